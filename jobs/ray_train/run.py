@@ -25,6 +25,7 @@ from equipoise.training.initialization.initial_model import build_initial_model
 from equipoise.workloads import Workload, load_workload
 from jobs.cli.paths import validate_locations
 from jobs.cli.progress import follow_run
+from jobs.cluster.lost_head import LOST_HEAD_REMEDY, watch_head
 from jobs.cluster.resources import connect_to_cluster, describe_cluster, require_slots, set_worker_group_timeout
 from jobs.cluster.wait import LostWorkersNotice, wait_for_slots
 from jobs.cluster.worker_hardware import find_worker_hardware, print_machine_notes
@@ -196,6 +197,7 @@ def fit_with_progress(
         ThreadPoolExecutor(1) as pool,
         follow_run(out / LAP_JOURNAL_FILE, max_examples, seen, tracker.log_lap) as progress,
         stop_on_signal(out / STOP_FILE, progress.has_progress),
+        watch_head(),
     ):
         future = pool.submit(trainer.fit)
         while wait([future], timeout=0.2).not_done:
@@ -205,8 +207,8 @@ def fit_with_progress(
         record: Record | None = future.result().return_value
     except ActorDiedError:
         raise CommandFailed(
-            "the process of Ray that directs the workers has died, as when the head of the cluster is lost: once there"
-            " is a cluster again, the same command goes on from the last checkpoint"
+            "the process of Ray that directs the workers has died, as when the head of the cluster is lost;"
+            f" {LOST_HEAD_REMEDY}"
         ) from None
     return record
 

@@ -3,6 +3,7 @@
     step:        T1 + T2 + encoding              compressed gradients travel after the backward pass, hidden by nothing
     local:H      T1 + (T2 + encoding) / H        weights and moments of the optimizer travel, more than a gradient
     server, async:S    see store_costs.py
+    optimizer, full    T1 + 1.5 T2               a sum is two rounds of parts; a third one brings weights
 
 T1 computes, T2 exchanges; exact sums overlap as fitted. All is in arrays over settings, for maps of many networks.
 """
@@ -14,7 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from equipoise.planning.exchange_choice.store_costs import StoreFacts, store_step_seconds
-from equipoise.planning.exchanges.exchange_name import COMPRESSED_SHARES, ExchangeMethod, parse_exchange
+from equipoise.planning.exchanges.exchange_name import (
+    COMPRESSED_SHARES,
+    SHARDED_SHARES,
+    ExchangeMethod,
+    parse_exchange,
+)
 from equipoise.planning.parameter_servers.server_cost import find_largest_share, server_cost
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds, overlapped_seconds
@@ -76,6 +82,8 @@ class ExchangeCosts:
             return "rows with this exchange: its name does not tell what it sends"
         if method.compression.startswith("powersgd") and (self.matrices is None or self.fit.gradient_bytes is None):
             return "the shapes of the model's matrices and the bytes of its gradient"
+        if method.sharding not in ("none", *SHARDED_SHARES):
+            return "rows with this exchange: what it sends depends on the activations of the model"
         return None
 
     def step_seconds(self, name: str, settings: StepSettings, network: SlowestLinks | None = None) -> FloatArray:
@@ -148,6 +156,8 @@ class ExchangeCosts:
 
     def _exchange_shape(self, method: ExchangeMethod, settings: StepSettings) -> ExchangeShape:
         """Return the rounds and bytes of an exchange over those of an exact sum."""
+        if method.sharding != "none":
+            return ExchangeShape(SHARDED_SHARES[method.sharding], SHARDED_SHARES[method.sharding])
         kind, _, number = method.compression.partition(":")
         copies, exact_copies = (self.state_copies, self.exact_copies) if method.interval_family else (1.0, 0.0)
         if kind == "powersgd" and self.matrices:  # the sum of all P, then that of all Q, and small tensors as they are

@@ -1,12 +1,13 @@
-"""Names of ways of exchange, `sync/compression/all-reduce/servers`, with the defaults left out: `local:16/bf16`.
+"""Names of ways of exchange, `sync/compression/all-reduce/servers/sharding`, without defaults: `local:16/bf16`.
 
 An empty name is the exact sum of the gradient in every step. `server` and `async:S` have a server on each worker, or
-K of them with `servers:K`. A name of others is an opaque label: its rows can be compared and moved to another rate, but
-nothing is known of it.
+K of them with `servers:K`. `optimizer`, `full`, `full:K`, `tensor:K` and `pipeline:K` are exact sums of workers that
+hold a part of the model each: other bytes and other memory, but no other examples. A name of others is an opaque label:
+its rows can be compared and moved to another rate, but nothing is known of it.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
@@ -15,17 +16,22 @@ from equipoise.planning.exchanges.compression_cost import GradientShapes
 from equipoise.planning.exchanges.exchange_time import AllReduceCost, all_reduce_cost
 from equipoise.planning.parameter_servers.server_cost import server_cost
 from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS
+from equipoise.registries.sharding_registry import ShardingKind
 
 MAX_NAME_LENGTH = 100
 INTERVAL_SYNCS = ("local", "diloco")  # workers exchange every H steps
 STORE_SYNCS = ("server", "async")  # workers push gradients to servers, which update the weights
 COMPRESSED_SHARES = {"none": 1.0, "bf16": 0.5, "int8": 0.25}  # of the bytes of an exact exchange in fp32
-NUMBERED = ("local", "diloco", "async", "powersgd", "topk", "servers")  # names that a number follows
+SHARDED_SHARES = {"optimizer": 1.5, "full": 1.5}  # (p - 1) / p of the gradient three times, instead of twice
+NUMBERED = ("local", "diloco", "async", "powersgd", "topk", "servers", "tensor", "pipeline")  # a number follows these
+OPTIONALLY_NUMBERED = ("full",)
+LOWEST_NUMBERS = {"async": 0, "servers": 0, "full": 2, "tensor": 2, "pipeline": 2}  # 1 for others
 AXES = {
     "sync": ("step", "server", *INTERVAL_SYNCS, "async"),
     "compression": (*COMPRESSED_SHARES, "powersgd", "topk"),
     "all_reduce": ("auto", "backend", *ALL_REDUCE_ALGORITHMS),
     "servers": ("servers",),
+    "sharding": get_args(ShardingKind)[1:],
 }
 DEFAULTS = ("step", "none", "auto", "backend")  # left out of names
 
@@ -48,11 +54,13 @@ class ExchangeMethod:
     """what is sent: `none` for all of the gradient, or a compression with its number"""
     all_reduce: str = ""
     """algorithm of the sum; empty if it is not known"""
+    sharding: str = "none"
+    """what each worker holds of the model: `none` for all of it"""
 
     @property
     def is_exact(self) -> bool:
-        """Whether every step takes the exact sum of the gradient by an all-reduce."""
-        return self.sync == "step" and self.compression == "none"
+        """Whether every step takes the exact sum of the gradient by an all-reduce, of workers with the whole model."""
+        return self.sync == "step" and self.compression == "none" and self.sharding == "none"
 
     @property
     def learns_exactly(self) -> bool:
@@ -80,10 +88,12 @@ class ExchangeMethod:
     def byte_share(self, workers: int, shapes: GradientShapes | None = None) -> float | None:
         """Return what is sent in an exchange over what an exact one sends; None where the name does not tell.
 
-        That of powersgd depends on the shapes of the gradients.
+        That of powersgd depends on the shapes of the gradients, that of parts of layers on their activations.
         """
         if self.sync is None:
             return None
+        if self.sharding != "none":
+            return SHARDED_SHARES.get(self.sharding)
         kind, _, number = self.compression.partition(":")
         if kind == "topk":  # values and places of all others are gathered; a sum of gradients sends 2 (p - 1) / p
             return float(number) * workers
@@ -130,7 +140,7 @@ def parse_exchange(text: str) -> ExchangeMethod:
     names: dict[str, str] = {}
     for axis, part in zip(axes, parts, strict=True):
         head, separator, number = part.partition(":")
-        if (head in NUMBERED) != bool(separator):
+        if (head in NUMBERED) != bool(separator) and head not in OPTIONALLY_NUMBERED:
             return ExchangeMethod(name=text, sync=None)
         part = f"{head}:{format_method_number(parse_method_number(part, head, number))}" if separator else part
         if head in DEFAULTS or part == "servers:0":
@@ -143,7 +153,8 @@ def parse_exchange(text: str) -> ExchangeMethod:
             values["staleness"] = int(float(number))
         elif head == "servers":
             values["servers"] = int(float(number))
-    if values.get("servers") and values.get("sync") not in STORE_SYNCS:
+    has_lone_servers = values.get("servers") and values.get("sync") not in STORE_SYNCS
+    if has_lone_servers or ("sharding" in values and {"sync", "compression"} & {*values}):
         return ExchangeMethod(name=text, sync=None)
     return ExchangeMethod(name="/".join(names[axis] for axis in AXES if axis in names), **values)  # type: ignore[arg-type]
 
@@ -164,7 +175,7 @@ def parse_method_number(part: str, head: str, number: str) -> float:
         value = float(number)
     except ValueError:
         value = float("nan")
-    lowest, highest = (0, MAX_COUNT) if head in ("async", "servers") else (1, MAX_COUNT)
+    lowest, highest = LOWEST_NUMBERS.get(head, 1), MAX_COUNT
     valid = 0 < value <= 1 if head == "topk" else lowest <= value <= highest and value % 1 == 0
     if not valid:
         bounds = "a share above 0 and up to 1" if head == "topk" else f"a whole number of at least {lowest}"

@@ -8,11 +8,13 @@ from equipoise.planning.exchanges.exchange_name import ExchangeMethod, parse_exc
 from equipoise.registries.exchange_registry import parse_compression, parse_sync, require_compatible
 
 STORE_ALL_REDUCES = ("backend", "auto", "two-level")  # with which workers may push to servers
-EXCHANGE_EXAMPLES = "local:16, diloco:16, bf16, int8, powersgd:4, topk:0.01, local:16/bf16, server or async:4"
+EXCHANGE_EXAMPLES = (
+    "local:16, diloco:16, bf16, int8, powersgd:4, topk:0.01, local:16/bf16, server, async:4, optimizer or full"
+)
 
 
 def find_exchange_options(method: ExchangeMethod, problem: str) -> dict[str, str | int]:
-    """Return --sync and --compression of a way of exchange, --all-reduce if it names an algorithm, and --servers.
+    """Return --sync and --compression of a way of exchange, and --all-reduce, --servers and --sharding if it has them.
 
     Refuse a way that training does not have; the message begins with `problem`.
     """
@@ -29,7 +31,8 @@ def find_exchange_options(method: ExchangeMethod, problem: str) -> dict[str, str
     )
     options: dict[str, str | int] = {"sync": sync, "compression": method.compression}
     options |= {"all_reduce": method.all_reduce} if method.all_reduce else {}
-    return options | ({"servers": method.servers} if method.has_store else {})
+    options |= {"servers": method.servers} if method.has_store else {}
+    return options | ({"sharding": method.sharding} if method.sharding != "none" else {})
 
 
 def format_sync(method: ExchangeMethod) -> str:
@@ -45,10 +48,11 @@ def replace_exchange(config: TrainConfig, name: str) -> TrainConfig:
     options = find_exchange_options(method, f"cannot train with {name}")
     if method.has_store and config.all_reduce not in STORE_ALL_REDUCES:
         options.setdefault("all_reduce", "backend")  # servers sum in its place
-    options.setdefault("servers", 0)
+    options = {"servers": 0, "sharding": "none"} | options
     return replace(config, **options)  # type: ignore[arg-type]  # texts that the options check
 
 
 def name_exchange(config: TrainConfig) -> str:
     """Return the name of the way in which a run exchanges, without the algorithm of its sums."""
-    return parse_exchange(f"{config.sync}/{config.compression}/servers:{config.servers}").name
+    sharding = "" if config.sharding == "none" else f"/{config.sharding}"
+    return parse_exchange(f"{config.sync}/{config.compression}/servers:{config.servers}{sharding}").name

@@ -21,6 +21,10 @@ from tests.support.errors import raises_code
         ("servers:02/async:4", "async:4/servers:2"),
         ("server/two-level/servers:1", "server/two-level/servers:1"),
         ("local:1000000", "local:1000000"),
+        ("step/full", "full"),
+        ("full:02", "full:2"),
+        ("pipeline:4", "pipeline:4"),
+        ("tree/optimizer", "tree/optimizer"),
     ],
 )
 def test_names_lose_their_defaults(text, name):
@@ -30,7 +34,8 @@ def test_names_lose_their_defaults(text, name):
 
 
 @pytest.mark.parametrize("text", ["topk_mem_ratio=0.01", "local", "bf16:2", "local:8/local:9", "fedavg:8", "a/b/c",
-                                  "servers:2", "server:2", "local:4/servers:2", "server/servers"])  # fmt: skip
+                                  "servers:2", "server:2", "local:4/servers:2", "server/servers",
+                                  "tensor", "optimizer:2", "local:4/full", "full/bf16", "full/tensor:2"])  # fmt: skip
 def test_other_names_are_opaque(text):
     method = parse_exchange(text)
     assert (method.name, method.sync, method.is_exact, method.byte_share(4)) == (text, None, False, None)
@@ -50,6 +55,9 @@ def test_other_names_are_opaque(text):
         "local:nan",
         "server/servers:-1",
         "server/servers:1.5",
+        "full:1",
+        "tensor:0",
+        "pipeline:1.5",
     ],
 )
 def test_impossible_numbers_are_refused(text):
@@ -67,6 +75,8 @@ def test_sent_bytes_are_those_of_the_sum_of_what_is_left():
     assert parse_exchange("").sent_bytes(1000, 4, 1) == 1500
     assert parse_exchange("local:8/bf16").sent_bytes(1000, 4, 1) == 1500 / 16
     assert parse_exchange("direct/int8").sent_bytes(1000, 4, 1) == 750
+    assert parse_exchange("full").sent_bytes(1000, 4, 1) == 2250
+    assert parse_exchange("tensor:2").sent_bytes(1000, 4, 1) is None
     assert parse_exchange("topk:0.01").sent_bytes(1000, 4, 1) == pytest.approx(3 * 2 * 0.01 * 1000)
     assert parse_exchange("powersgd:4").sent_bytes(1000, 4, 1) is None
     assert parse_exchange("fedavg").sent_bytes(1000, 4, 1) is None

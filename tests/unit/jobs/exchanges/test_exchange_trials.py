@@ -37,7 +37,7 @@ def write_trial(folder, trial, **changes):
     write_json(folder / f"{trial_file_stem(trial)}.json", record.to_json())
 
 
-@pytest.mark.parametrize("name", ["", "bf16", "topk:0.01", "local:16", "diloco:4", "local:8/int8", "server",
+@pytest.mark.parametrize("name", ["", "bf16", "topk:0.01", "local:16", "diloco:4", "local:8/int8", "server", "full",
                                   "async:3"])  # fmt: skip
 def test_options_of_training_make_the_exchange_that_they_are_named_by(name):
     assert name_exchange(replace_exchange(BASE, name)) == name
