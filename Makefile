@@ -43,7 +43,7 @@ test-wheel: .venv/ready ## build the wheel, install it elsewhere, and train with
 	$(BIN)/python -m pytest tests/wheel
 
 test-frameworks: .venv/frameworks/ready ## models of transformers and timm from a sweep to a service, adapters of peft, callbacks of Lightning, transformers and Accelerate
-	OMP_NUM_THREADS=1 .venv/frameworks/bin/python -m pytest tests/unit/callbacks tests/unit/bundle/test_framework_models.py tests/unit/workloads/text tests/unit/training/initialization tests/ray/test_framework_story.py tests/examples/test_library_examples.py -k "callbacks or framework or hugging_face or lora"
+	OMP_NUM_THREADS=1 .venv/frameworks/bin/python -m pytest tests/unit/callbacks tests/unit/bundle/test_framework_models.py tests/unit/workloads/text tests/unit/training/initialization tests/unit/training/sharding/test_tensor_hugging_face.py tests/ray/test_framework_story.py tests/examples/test_library_examples.py -k "callbacks or framework or hugging_face or lora"
 
 mutants: .venv/ready ## plant 100 faults in the library and 100 in the pure parts of the rest, and count those that tests catch; SEEDS="1 2 3" draws three samples
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation --count 100 --seeds $(or $(SEEDS),1)

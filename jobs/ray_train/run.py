@@ -110,8 +110,12 @@ def describe_initialization(config: TrainConfig, workload: Workload) -> str:
 
 
 def describe_exchange(config: TrainConfig, workload: Workload) -> str:
-    """Return a line on what servers hold or --compression sends exactly, or ""; refuse a model that does not fit."""
-    if config.compression_method.kind == "none" and not config.sync_method.has_store:
+    """Return a line on what servers or workers hold or --compression sends exactly; refuse a model that does not fit.
+
+    Return an empty string where there is nothing to say.
+    """
+    sharding = config.sharding_method
+    if config.compression_method.kind == "none" and not config.sync_method.has_store and sharding.kind != "tensor":
         return ""
     model = build_initial_model(config, workload).model
     freeze_stages(model, config.freeze_stages)
@@ -121,6 +125,10 @@ def describe_exchange(config: TrainConfig, workload: Workload) -> str:
 
         sizes = {name: parameter.nbytes for name, parameter in trainable.items()}
         return describe_servers(sizes, config.servers, config.workers)
+    if sharding.kind == "tensor":
+        from equipoise.training.sharding.tensor.tensor_plan import plan_tensor_sharding  # only where it is asked for
+
+        return plan_tensor_sharding(model, sharding.group_size).describe()
     from equipoise.training.gradient_sums.compression_checks import check_compression
 
     return check_compression(config.compression_method, trainable)

@@ -27,6 +27,11 @@ class PartExchange:
         self.sent_bytes, self.rounds = 0, 0
         """what this worker has sent in training steps, and messages that waited for each other"""
 
+    def leave_uncompiled(self) -> None:
+        """Keep torch.compile from tracing the exchanges: a model is compiled between them."""
+        for function in (self.share_input, self.sum_outputs, self.gather_channels):
+            setattr(self, function.__name__, torch.compiler.disable(function))
+
     def share_input(self, x: Tensor) -> Tensor:
         """Return an input that all parts read, whose gradient is the sum of what they give it."""
         return SharedInput.apply(x, self)  # type: ignore[no-any-return]  # autograd functions are not annotated

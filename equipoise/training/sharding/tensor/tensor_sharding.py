@@ -34,6 +34,8 @@ class TensorSharding(ShardedModel):
         groups = init_device_mesh(device.type, (mesh.num_replicas, mesh.num_parts), mesh_dim_names=("replica", "part"))
         self.replica_group, part_group = groups.get_group("replica"), groups.get_group("part")
         self.exchange = PartExchange(part_group, mesh.part, mesh.num_parts)
+        if config.compile:
+            self.exchange.leave_uncompiled()
         self.slices: dict[str, TensorSlice] = {}
         for division in self.plan.layers:
             slices = divide_layer(model.get_submodule(division.name), division, self.exchange)

@@ -57,6 +57,14 @@ def test_three_workers_divide_what_they_can(tmp_path):
     compare_with_one_process(tmp_path, configs, workers=3, parts=3)
 
 
+@pytest.mark.slow
+def test_a_compiled_model_takes_the_same_steps(tmp_path):
+    config = build_config("digits", 2, steps=10, **ADAMW)
+    (whole,) = train_sharded(1, tmp_path, [config])
+    (run,) = train_sharded(2, tmp_path, divide([replace(config, compile=True)], 2))
+    assert largest_difference(run.state, whole.state) < 1e-13
+
+
 @pytest.mark.parametrize(
     "workload", ["digits", pytest.param(GPT, marks=pytest.mark.slow), pytest.param(DROPOUT, marks=pytest.mark.slow)]
 )
