@@ -35,7 +35,10 @@ def collect_training_state(
         if place is not None and value.shape == place.part_shape:
             slices[name] = place
 
-    weights = {"model": sharded.list_weights(), "best": best_weights.tensors if best_weights else {}}
+    weights: dict[str, Mapping[str, Tensor]] = {
+        "model": sharded.list_weights(),
+        "best": best_weights.tensors if best_weights else {},
+    }
     for part, values in weights.items():
         for name, value in values.items():
             if not is_saved or sharded.is_saved_here(name):
@@ -46,7 +49,7 @@ def collect_training_state(
             add(f"optimizer.{name}", value, weight)
     if not is_saved or sharded.mesh.rank == 0:
         for part, values in exchange_state.items():
-            tensors |= {f"{part}.{name}": value for name, value in values.items()}
+            tensors.update({f"{part}.{name}": value for name, value in values.items()})
     return StatePart(tensors=move_to_cpu(tensors), slices=slices)
 
 

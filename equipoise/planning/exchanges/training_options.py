@@ -48,8 +48,7 @@ def replace_exchange(config: TrainConfig, name: str) -> TrainConfig:
     options = find_exchange_options(method, f"cannot train with {name}")
     if method.has_store and config.all_reduce not in STORE_ALL_REDUCES:
         options.setdefault("all_reduce", "backend")  # servers sum in its place
-    options = {"servers": 0, "sharding": "none"} | options
-    return replace(config, **options)  # type: ignore[arg-type]  # texts that the options check
+    return replace(config, **{"servers": 0, "sharding": "none", **options})  # type: ignore[arg-type]  # texts that the options check
 
 
 def name_exchange(config: TrainConfig) -> str:
