@@ -4,20 +4,25 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboards.plan_tables import candidate_plans, format_plans, settings_to_table
+from dashboards.plan_tables import candidate_plans, format_plans, has_cost_in_dollars, settings_by_device
 from dashboards.theme import (
     AMBER,
     BLUE,
+    GREEN,
     NEUTRAL_COLOR,
     ORANGE,
+    PURPLE,
+    SKY,
     apply_theme,
     choose_time_unit,
     format_significant,
+    series_symbol,
     set_log_axis,
 )
 from equipoise.planning.document import PlanDocument
 from equipoise.type_aliases import JsonObject
 
+DEVICE_COLORS = (GREEN, PURPLE, SKY)  # which the front, its knee and the star do not have
 NO_TRACE_NAME = "<extra></extra>"  # in Plotly's templates of hover texts
 READING_OF_FRONT = (
     "Time runs to the right and cost upwards, so that the best plans are at the lower left. Filled marks combine a step"
@@ -32,34 +37,37 @@ READING_OF_HEATMAP = (
 
 def pareto_figure(document: PlanDocument) -> go.Figure:
     """Draw time against cost of every plan, the Pareto front with its knee, and the cheapest plan within a deadline."""
-    plans, front = candidate_plans(document), settings_to_table(document.front)
-    figure = go.Figure()
-    hover = format_plans(plans)
-    hover_format = f"%{{text}}<br>%{{x:,.3~r}} s, %{{y:,.3~r}} worker-seconds{NO_TRACE_NAME}"
-    marker = {"color": NEUTRAL_COLOR, "symbol": mark_measured(plans), "size": 7}
-    figure.add_scatter(
-        x=plans.seconds,
-        y=plans.worker_seconds,
-        mode="markers",
-        marker=marker,
-        text=hover,
-        hovertemplate=hover_format,
-        name="every plan",
-    )
-    figure.add_scatter(
-        x=front.seconds,
-        y=front.worker_seconds,
-        mode="lines+markers",
-        line_color=BLUE,
-        marker={"symbol": mark_measured(front), "size": 9},
-        text=format_plans(front),
-        hovertemplate=hover_format,
-        name="the front",
-    )
+    in_dollars = has_cost_in_dollars(document)
+    plans, front = (settings_by_device(settings, in_dollars) for settings in (document.options, document.front))
+    figure, unit = go.Figure(), "dollars" if in_dollars else "worker-seconds"
+    hover_format = f"%{{text}}<br>%{{x:,.3~r}} s, %{{y:,.3~r}} {unit}{NO_TRACE_NAME}"
+    for index, device in enumerate(plans.device.unique().tolist()):
+        own = plans[plans.device == device]
+        color = DEVICE_COLORS[index % len(DEVICE_COLORS)] if device else NEUTRAL_COLOR
+        figure.add_scatter(
+            x=own.seconds,
+            y=own.cost,
+            mode="markers",
+            marker={"color": color, "symbol": mark_measured(own, index), "size": 7},
+            text=format_plans(own),
+            hovertemplate=hover_format,
+            name=f"every plan, {device}" if device else "every plan",
+        )
+    for device, own in list_fronts(front, in_dollars):
+        figure.add_scatter(
+            x=own.seconds,
+            y=own.cost,
+            mode="lines+markers",
+            line_color=BLUE,
+            marker={"symbol": mark_measured(own), "size": 9},
+            text=format_plans(own),
+            hovertemplate=hover_format,
+            name=f"the front, {device}" if device else "the front",
+        )
     if knee := document.knee:
         figure.add_scatter(
             x=[knee.seconds.value],
-            y=[knee.worker_seconds],
+            y=[knee.dollars if in_dollars else knee.worker_seconds],
             mode="markers",
             marker={"symbol": "diamond-open", "size": 16, "color": ORANGE, "line_width": 2},
             hoverinfo="skip",
@@ -74,23 +82,31 @@ def pareto_figure(document: PlanDocument) -> go.Figure:
         name="cheapest within the deadline",
     )
     set_log_axis(figure, "x", plans.seconds, "seconds to the target")
-    set_log_axis(figure, "y", plans.worker_seconds, "cost, worker-seconds")
+    set_log_axis(figure, "y", plans.cost, f"cost, {unit}")
     return apply_theme(figure, 420)
 
 
-def mark_measured(plans: pd.DataFrame) -> list[str]:
+def list_fronts(front: pd.DataFrame, in_dollars: bool) -> list[tuple[str, pd.DataFrame]]:
+    """Return the lines of the front: one in dollars, one for each device in worker-seconds, which are not alike."""
+    if in_dollars or front.device.nunique() < 2:
+        return [("", front)]
+    return [(device, front[front.device == device]) for device in front.device.unique().tolist()]
+
+
+def mark_measured(plans: pd.DataFrame, index: int = 0) -> list[str]:
     """Return the symbol of each plan: filled where its time follows from measurements, hollow where it is predicted."""
-    return ["circle" if measured else "circle-open" for measured in plans.measured]
+    return [series_symbol(index, bool(measured)) for measured in plans.measured]
 
 
 def build_deadline_slider(document: PlanDocument) -> JsonObject | None:
-    """Build the deadline slider of the Pareto front; None if the front has fewer than two plans."""
-    front = settings_to_table(document.front)
-    if len(front) < 2:
+    """Build the deadline slider of the Pareto front; None with fewer than two plans, or costs that are not alike."""
+    in_dollars = has_cost_in_dollars(document)
+    front, unit = settings_by_device(document.front, in_dollars), "dollars" if in_dollars else "worker_seconds"
+    if len(front) < 2 or len(list_fronts(front, in_dollars)) > 1:
         return None
     plans = [
-        {"words": words, "seconds": seconds, "worker_seconds": cost}
-        for words, seconds, cost in zip(format_plans(front), front.seconds, front.worker_seconds, strict=True)
+        {"words": words, "seconds": seconds, unit: cost}
+        for words, seconds, cost in zip(format_plans(front), front.seconds, front.cost, strict=True)
     ]
     low, high = float(front.seconds.min()), float(front.seconds.max())
     start = document.knee.seconds.value if document.knee else high
