@@ -11,7 +11,7 @@ def step_seconds(workers, batch, device="h100"):
     return SLOWNESS[device] * (0.01 + 0.001 * batch + 0.02 * (workers - 1) / workers)
 
 
-def build_device_steps(devices=("a10", "h100"), workers=(1, 2, 4), batches=(32, 128)):
+def build_device_steps(devices=("a10", "h100"), workers=(1, 2), batches=(32, 128)):
     """Return step times of these devices on one node."""
     rows = [
         (1, count, batch, step_seconds(count, batch, device), device)
