@@ -86,8 +86,17 @@ def build_candidate(plan: ExchangePlan, device: str, limits: CostLimits) -> Devi
         document = remove_plan(
             document, f"left out, because --price says nothing of it and --budget is given: add {example}"
         )
-    document = label_document(document, device or None, price)
+    document = explain_budget(label_document(document, device or None, price), limits)
     return DeviceCandidate(device=device, price=price, request=plan.request, document=document)
+
+
+def explain_budget(document: PlanDocument, limits: CostLimits) -> PlanDocument:
+    """Return a document without a plan with a sentence that compares its cheapest setting with the budget."""
+    costs = [option.dollars for option in document.options if option.dollars is not None]
+    if document.plan or not costs or limits.budget_dollars is None:
+        return document
+    text = f"the cheapest setting costs {min(costs):,.4g} dollars, and --budget has {limits.budget_dollars:,.4g}"
+    return replace(document, warnings=(*document.warnings[:1], text, *document.warnings[1:]))
 
 
 def remove_plan(document: PlanDocument, reason: str) -> PlanDocument:

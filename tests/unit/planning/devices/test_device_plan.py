@@ -110,6 +110,7 @@ def test_budget_buys_less_time_of_a_dearer_device():
     document = plan_two(1.0, 3.0, budget=budget)
     assert document.plan.device == "a10" and document.plan.dollars <= budget
     assert [text for text in document.warnings if text.startswith("h100: no plan is within the given limits")]
+    assert [text for text in document.warnings if text.startswith("h100: the cheapest setting costs ")]
     assert find_fit(document, "h100").seconds is None and {option.device for option in document.options} == {*SLOWNESS}
 
 
@@ -132,7 +133,7 @@ def test_price_without_a_name_is_that_of_all_devices():
 def test_no_device_with_a_plan_says_why_for_each():
     document = plan_two(1.0, 3.0, budget=1e-6)
     assert document.plan is None and document.front
-    assert [text.partition(":")[0] for text in document.warnings[:2]] == ["a10", "h100"]
+    assert [text.partition(":")[0] for text in document.warnings[:4]] == ["a10", "a10", "h100", "h100"]
 
 
 def test_table_without_devices_is_planned_as_before():
