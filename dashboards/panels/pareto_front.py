@@ -29,6 +29,10 @@ READING_OF_FRONT = (
     " time and examples that were both measured; hollow ones need a prediction. The diamond is the knee of the front,"
     " beyond which more speed costs ever more; the star is the cheapest plan within the deadline of the slider."
 )
+READING_OF_DEVICES = (
+    " Each kind of worker has marks of its own; the other panels are of the one of the plan. Without prices each"
+    " has a front of its own, because their worker-seconds are different costs."
+)
 READING_OF_HEATMAP = (
     "Each cell is the predicted time to the target with that many workers and examples per worker, at the best learning"
     " rate of their global batch. Empty cells have no prediction: their global batch lies outside of what was measured."

@@ -226,17 +226,20 @@ def format_exchanges(section: StepTimeSection | None, is_requested: bool) -> lis
     """Format the fastest exchange at each rate and, where requested, the predictions and what they lack."""
     if section is None:
         return []
-    fitted = {(part.device, part.exchange, part.bits_per_second) for part in split_section(section)}
+    parts = split_section(section)
+    fitted = {(part.device, part.exchange, part.bits_per_second) for part in parts}
+    gaps = [f"left out{format_kind(part.device)}: {gap}" for part in parts for gap in part.missing]
     others = [
         row
         for row in section.predictions
         if (row.device, row.exchange, row.bits_per_second) not in fitted and not row.measured
     ]
-    lines = list(map(format_fastest, section.fastest_exchanges[:MAX_PRINTED_EXCHANGES]))
+    fastest = section.fastest_exchanges[:MAX_PRINTED_EXCHANGES]
+    lines = [f"{format_fastest(row)}{format_kind(section.device)}" for row in fastest]
     if is_requested:
         lines += map(format_prediction, others[:MAX_PRINTED_EXCHANGES])
-        lines += [f"left out: {gap}" for gap in section.missing[:MAX_PRINTED_EXCHANGES]]
-        hidden = max(0, len(others) - MAX_PRINTED_EXCHANGES) + max(0, len(section.missing) - MAX_PRINTED_EXCHANGES)
+        lines += gaps[:MAX_PRINTED_EXCHANGES]
+        hidden = max(0, len(others) - MAX_PRINTED_EXCHANGES) + max(0, len(gaps) - MAX_PRINTED_EXCHANGES)
         lines += [f"and {hidden} more in plan.json"] if hidden else []
     return list(map(make_printable, lines))
 
