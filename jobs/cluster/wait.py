@@ -1,16 +1,13 @@
 """Wait until the cluster has free slots for all workers at once, and print meanwhile what is missing."""
 
-import socket
 import time
 
-import ray
 from ray.util.placement_group import placement_group, remove_placement_group
 
 from jobs.cluster.resources import format_slots, free_slots, max_slots, total_slots, worker_resources
 
-SLOT_POLL_SECONDS, LOST_NODES_CHECK_SECONDS, REPEAT_MESSAGE_SECONDS = 1.0, 5.0, 60.0
-SLOT_RELEASE_SECONDS, CONNECT_SECONDS = 5.0, 2.0
-LOST_HEAD_REMEDY = "once there is a cluster again, the same command goes on from the last checkpoint"
+SLOT_POLL_SECONDS, LOST_WORKERS_CHECK_SECONDS, REPEAT_MESSAGE_SECONDS = 1.0, 5.0, 60.0
+SLOT_RELEASE_SECONDS = 5.0
 
 
 class ThrottledPrinter:
@@ -28,41 +25,22 @@ class ThrottledPrinter:
         self.last_text = text
 
 
-class LostNodesNotice:
-    """Tells the user that a run waits for the head of the cluster, or for nodes without which its workers do not fit.
-
-    A head that does not come back within a minute ends the command: Ray does that without a word about the run.
-    """
+class LostWorkersNotice:
+    """Tells the user that a run waits for nodes, when so many were lost that its workers no longer fit."""
 
     def __init__(self, workers: int, threads: int, gpu: bool) -> None:
         self.required_slots = workers, threads, gpu
-        self.print_throttled, self.next_check_at = ThrottledPrinter(), time.monotonic() + LOST_NODES_CHECK_SECONDS
+        self.print_throttled, self.next_check_at = ThrottledPrinter(), time.monotonic() + LOST_WORKERS_CHECK_SECONDS
 
     def check_cluster(self) -> None:
-        """Print what is lost, if anything; look at the cluster once in 5 s at most."""
-        if time.monotonic() >= self.next_check_at:
-            self.print_throttled(self._describe_loss())
-            self.next_check_at = time.monotonic() + LOST_NODES_CHECK_SECONDS
-
-    def _describe_loss(self) -> str:
-        address = ray.get_runtime_context().gcs_address
-        if not accepts_connections(address):  # asking Ray for its nodes would wait for the head
-            return (
-                f"the head of the cluster at {address} does not answer: Ray ends this command within a minute, unless"
-                f" the head comes back; {LOST_HEAD_REMEDY}"
-            )
+        """Print the waiting message if slots are missing; look at the cluster once in 5 s at most."""
+        if time.monotonic() < self.next_check_at:
+            return
         workers, threads, gpu = self.required_slots
-        return format_waiting_message(*self.required_slots) if total_slots(threads, gpu) < workers else ""
-
-
-def accepts_connections(address: str) -> bool:
-    """Return whether a program listens at HOST:PORT."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS):
-            return True
-    except OSError:
-        return False
+        self.print_throttled(
+            format_waiting_message(*self.required_slots) if total_slots(threads, gpu) < workers else ""
+        )
+        self.next_check_at = time.monotonic() + LOST_WORKERS_CHECK_SECONDS
 
 
 def wait_for_slots(workers: int, threads: int, gpu: bool) -> None:

@@ -25,8 +25,9 @@ from equipoise.training.initialization.initial_model import build_initial_model
 from equipoise.workloads import Workload, load_workload
 from jobs.cli.paths import validate_locations
 from jobs.cli.progress import follow_run
+from jobs.cluster.lost_head import LOST_HEAD_REMEDY, watch_head
 from jobs.cluster.resources import connect_to_cluster, describe_cluster, require_slots, set_worker_group_timeout
-from jobs.cluster.wait import LOST_HEAD_REMEDY, LostNodesNotice, wait_for_slots
+from jobs.cluster.wait import LostWorkersNotice, wait_for_slots
 from jobs.cluster.worker_hardware import find_worker_hardware, print_machine_notes
 from jobs.ray_train.checkpoints import CHECKPOINTS_FOLDER, find_last_lap
 from jobs.ray_train.command_training import train_command_on_cluster
@@ -78,7 +79,7 @@ def train_on_cluster(
                 out,
                 workload.max_examples(config),
                 last_lap,
-                LostNodesNotice(*required),
+                LostWorkersNotice(*required),
                 tracker,
             )
             if record is None:
@@ -179,7 +180,7 @@ def fit_with_progress(
     out: Path,
     max_examples: int,
     last_lap: Lap | None,
-    lost_nodes_notice: LostNodesNotice,
+    lost_workers_notice: LostWorkersNotice,
     tracker: LapTracker,
 ) -> Record | None:
     """Run the trainer, show its progress here and in a tracker meanwhile, and return the record of its workers."""
@@ -188,11 +189,12 @@ def fit_with_progress(
         ThreadPoolExecutor(1) as pool,
         follow_run(out / LAP_JOURNAL_FILE, max_examples, seen, tracker.log_lap) as progress,
         stop_on_signal(out / STOP_FILE, progress.has_progress),
+        watch_head(),
     ):
         future = pool.submit(trainer.fit)
         while wait([future], timeout=0.2).not_done:
             progress.show_new_laps()
-            lost_nodes_notice.check_cluster()
+            lost_workers_notice.check_cluster()
     try:
         record: Record | None = future.result().return_value
     except ActorDiedError:

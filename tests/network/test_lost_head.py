@@ -1,8 +1,8 @@
 """An asynchronous run whose head is killed ends with a sentence. Ray takes a minute for it, too long elsewhere."""
 
 from equipoise.runs.folder import read_record
+from jobs.cluster.lost_head import LOST_HEAD_REMEDY
 from jobs.cluster.processes import find_process_tree, kill_processes, wait_until
-from jobs.cluster.wait import LOST_HEAD_REMEDY
 from tests.ray.test_async_training import PATIENCE_SECONDS, build_command, load_checkpoint_laps, require_replay
 from tests.support.ray_cluster import start_cluster
 
