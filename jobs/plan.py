@@ -36,6 +36,7 @@ from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl, validate_locations
 from jobs.cli.plan_report import format_exchanges, format_plan, format_predictions, write_plan_pages
 
+MIN_DOLLARS, MAX_DOLLARS = 1e-9, 1e12  # of an amount: wider than any real one, narrow enough for arithmetic
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -53,7 +54,7 @@ def parse_duration(text: str) -> float:
 def parse_dollars(flag: str, text: str) -> float:
     """Parse an amount such as `40usd` or `40` and return it in dollars."""
     match = re.fullmatch(r"\$?([0-9]+(?:\.[0-9]+)?)\s*(usd)?", text.lower())
-    if not match or not 0 < float(match[1]) < float("inf"):
+    if not match or not MIN_DOLLARS <= float(match[1]) <= MAX_DOLLARS:
         raise EquipoiseError("option-format", f"{flag} must be an amount such as 40usd, got {text[:40]!r}")
     return float(match[1])
 

@@ -75,5 +75,6 @@ def test_bad_prices_are_refused(run_plan, prices, code, message):
 def test_price_without_a_name_is_that_of_all_others():
     prices = parse_prices(["a=b=1.5usd", "$3"])
     assert [prices.find_price(device) for device in ("a=b", "h100", "")] == [1.5, 3.0, 3.0]
-    with raises_code("option-format"):
-        parse_prices(["h100=-1usd"])
+    for amount in ("-1usd", "0", "1" + 12 * "0" + "1", "0." + 12 * "0" + "1"):
+        with raises_code("option-format"):
+            parse_prices([f"h100={amount}"])
