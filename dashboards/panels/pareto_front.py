@@ -1,5 +1,7 @@
 """Panels that compare plans: time against cost with the Pareto front, and time by workers and batch size."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -44,30 +46,15 @@ def pareto_figure(document: PlanDocument) -> go.Figure:
     in_dollars = has_cost_in_dollars(document)
     plans, front = (settings_by_device(settings, in_dollars) for settings in (document.options, document.front))
     figure, unit = go.Figure(), "dollars" if in_dollars else "worker-seconds"
-    hover_format = f"%{{text}}<br>%{{x:,.3~r}} s, %{{y:,.3~r}} {unit}{NO_TRACE_NAME}"
     for index, device in enumerate(plans.device.unique().tolist()):
         own = plans[plans.device == device]
         color = DEVICE_COLORS[index % len(DEVICE_COLORS)] if device else NEUTRAL_COLOR
-        figure.add_scatter(
-            x=own.seconds,
-            y=own.cost,
-            mode="markers",
-            marker={"color": color, "symbol": mark_measured(own, index), "size": 7},
-            text=format_plans(own),
-            hovertemplate=hover_format,
-            name=f"every plan, {device}" if device else "every plan",
-        )
+        marker = {"color": color, "symbol": mark_measured(own, index), "size": 7}
+        add_plans(figure, own, name_trace("every plan", device), unit, mode="markers", marker=marker)
     for device, own in list_fronts(front, in_dollars):
-        figure.add_scatter(
-            x=own.seconds,
-            y=own.cost,
-            mode="lines+markers",
-            line_color=BLUE,
-            marker={"symbol": mark_measured(own), "size": 9},
-            text=format_plans(own),
-            hovertemplate=hover_format,
-            name=f"the front, {device}" if device else "the front",
-        )
+        marker = {"symbol": mark_measured(own), "size": 9}
+        style = {"mode": "lines+markers", "line_color": BLUE, "marker": marker}
+        add_plans(figure, own, name_trace("the front", device), unit, **style)
     if knee := document.knee:
         figure.add_scatter(
             x=[knee.seconds.value],
@@ -88,6 +75,23 @@ def pareto_figure(document: PlanDocument) -> go.Figure:
     set_log_axis(figure, "x", plans.seconds, "seconds to the target")
     set_log_axis(figure, "y", plans.cost, f"cost, {unit}")
     return apply_theme(figure, 420)
+
+
+def add_plans(figure: go.Figure, plans: pd.DataFrame, name: str, unit: str, **style: Any) -> None:
+    """Add a trace of time and cost of plans, with their settings as hover texts."""
+    figure.add_scatter(
+        x=plans.seconds,
+        y=plans.cost,
+        text=format_plans(plans),
+        hovertemplate=f"%{{text}}<br>%{{x:,.3~r}} s, %{{y:,.3~r}} {unit}{NO_TRACE_NAME}",
+        name=name,
+        **style,
+    )
+
+
+def name_trace(name: str, device: str) -> str:
+    """Return the name of a trace with its device, if it is of one."""
+    return f"{name}, {device}" if device else name
 
 
 def list_fronts(front: pd.DataFrame, in_dollars: bool) -> list[tuple[str, pd.DataFrame]]:
