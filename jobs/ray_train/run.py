@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import ray
 import ray.train
 from ray.exceptions import ActorDiedError
 
@@ -197,7 +198,7 @@ def fit_with_progress(
         ThreadPoolExecutor(1) as pool,
         follow_run(out / LAP_JOURNAL_FILE, max_examples, seen, tracker.log_lap) as progress,
         stop_on_signal(out / STOP_FILE, progress.has_progress),
-        watch_head(),
+        watch_head(ray.get_runtime_context().gcs_address),
     ):
         future = pool.submit(trainer.fit)
         while wait([future], timeout=0.2).not_done:
