@@ -82,3 +82,16 @@ def require_divisible_workers(sharding: ShardingMethod, workers: int) -> None:
             f"cannot divide {workers} workers into groups of {size} for --sharding {sharding.kind}:{size}",
             f"choose --workers {size if workers < size else multiples}",
         )
+
+
+def require_elastic_sharding(sharding: ShardingMethod, min_workers: int, workers: int) -> None:
+    """Refuse a range of workers of which an elastic run may get a number that does not form whole groups."""
+    size = sharding.group_size
+    for number in range(max(2, min_workers), workers):  # one worker alone holds the whole model
+        if size and number % size:
+            raise EquipoiseError(
+                "sharding-unusable",
+                f"cannot use --workers {min_workers}:{workers} with --sharding {sharding.kind}:{size}: {number} workers"
+                f" do not form groups of {size}",
+                f"choose --workers {workers}, or --sharding full",
+            )
