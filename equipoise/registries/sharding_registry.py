@@ -35,7 +35,8 @@ def parse_sharding(text: str) -> ShardingMethod:
         return ShardingMethod(kind)  # type: ignore[arg-type]  # narrowed by the line above
     if kind in get_args(ShardingKind)[2:] and is_whole_number(number, minimum=2):
         return ShardingMethod(kind, int(number))  # type: ignore[arg-type]
-    example = f"{kind}:2" if kind in ("tensor", "pipeline") else "full"
+    takes_size = kind in ("tensor", "pipeline") or (kind == "full" and separator)
+    example = f"{kind}:2" if takes_size else "full"
     raise EquipoiseError(
         "option-choice", f"sharding must be {SHARDING_FORMS}, got {text[:40]!a}", f"write it such as {example}"
     )

@@ -1,4 +1,4 @@
-"""jobs.train with parts of the model in each worker: a killed worker, or another sharding, does not change the weights."""
+"""jobs.train with parts of the model in each worker: killed workers and other shardings do not change the weights."""
 
 import os
 import signal

@@ -70,8 +70,9 @@ def describe_weight_parts(model: nn.Module, mesh: WorkerMesh) -> str:
 def describe_stages(config: TrainConfig, model: nn.Module, mesh: WorkerMesh, workload: Workload) -> str:
     """Return a line on the pieces of a model that stages are made of; refuse more stages than pieces."""
     from equipoise.training.sharding.pipeline.model_trace import ModelTrace
-    from equipoise.training.sharding.pipeline.stage_cut import require_enough_pieces
+    from equipoise.training.sharding.pipeline.stage_cut import require_enough_pieces, require_uncompiled
 
+    require_uncompiled(config)
     loader = BatchLoader(replace(config, batch_size=1), workload, torch.device("cpu"))
     pieces = len(ModelTrace(model, loader.load_micro_batch(0, 0)[0]).list_cuts()) + 1
     require_enough_pieces(pieces, mesh.num_parts)

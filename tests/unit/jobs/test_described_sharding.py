@@ -57,11 +57,13 @@ def test_model_that_cannot_be_divided_is_refused_before_workers_start(workers, o
         describe(workers, **options)
 
 
-def test_recomputation_without_blocks_is_refused_before_workers_start():
+def test_recomputation_and_stages_that_cannot_be_are_refused_before_workers_start():
     with raises_code("model-invalid", "--recompute"):
         describe(1, recompute=True)
     with raises_code("option-conflict", "--compile"):
         describe(1, recompute=True, compile=True, **GPT)
+    with raises_code("option-conflict", "--compile"):
+        describe(2, sharding="pipeline:2", compile=True, **GPT)
     assert describe(1, recompute=True, **GPT) == ""
 
 

@@ -64,7 +64,9 @@ def test_run_is_not_resumed_with_another_all_reduce(tmp_path):
         load_finished_run(tmp_path, replace(CONFIG, all_reduce="ring"))
 
 
-@pytest.mark.parametrize("options", [{"sharding": "full"}, {"recompute": True}, {"pipeline_schedule": "gpipe"}])
+@pytest.mark.parametrize(
+    "options", [{"sharding": "full"}, {"recompute": True}, {"sharding": "pipeline:2", "pipeline_schedule": "gpipe"}]
+)
 def test_run_may_be_resumed_with_its_state_elsewhere(tmp_path, options):
     config = replace(CONFIG, workers=2)
     with claim_run_folder(tmp_path, config):

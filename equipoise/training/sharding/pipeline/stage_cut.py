@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from torch import fx
 
+from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
 from equipoise.training.sharding.pipeline.model_trace import ModelTrace
@@ -53,6 +54,16 @@ def require_enough_pieces(pieces: int, stages: int) -> None:
             f"cannot cut the model into {stages} stages for --sharding pipeline:{stages}: it has"
             f" {pluralize(pieces, 'piece')} between which a single tensor passes",
             f"choose --sharding pipeline:{pieces} or full" if pieces > 1 else "choose --sharding full",
+        )
+
+
+def require_uncompiled(config: TrainConfig) -> None:
+    """Refuse to compile a model that is to be cut."""
+    if config.compile:
+        raise EquipoiseError(
+            "option-conflict",
+            f"cannot use --compile with --sharding {config.sharding}: it compiles whole models",
+            "omit one of them",
         )
 
 
