@@ -215,10 +215,9 @@ class TrainConfig:
         require_runnable_algorithm(self.all_reduce, self.workers)
         require_compatible(self.sync_method, self.compression_method, self.all_reduce)
         require_runnable_servers(self.sync_method, self.servers, self._max_workers)
-        if self._knows_workers:
-            require_runnable_sharding(
-                self.sharding_method, self._max_workers, self.sync, self.compression, self.all_reduce, self.optimizer
-            )
+        require_runnable_sharding(
+            self.sharding_method, self._max_workers, self.sync, self.compression, self.all_reduce, self.optimizer
+        )
         self._require_workload_or_command()
         if self.lora_rank is not None and self.init_from is None:
             raise EquipoiseError("option-conflict", "--lora-rank has no effect without --init-from")
@@ -266,10 +265,6 @@ class TrainConfig:
     @property
     def _max_workers(self) -> int:
         return self.workers  # options of a command take it from a range later
-
-    @property
-    def _knows_workers(self) -> bool:
-        return True  # options of a command may take them from a plan later
 
     @property
     def name(self) -> str:

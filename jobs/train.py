@@ -96,11 +96,10 @@ class TrainOptions(TrainConfig):
 
     @property
     def _max_workers(self) -> int:
-        return max(self.workers, self.worker_range.most)
-
-    @property
-    def _knows_workers(self) -> bool:
-        return self.plan is None or self._max_workers > 1  # the options that the plan has been applied to are checked
+        workers = max(self.workers, self.worker_range.most)
+        if self.plan is not None and workers == 1:  # the plan has yet to say how many, and train_config checks again
+            return max(1, self.servers, self.sharding_method.group_size)
+        return workers
 
     def train_config(self) -> TrainConfig:
         """Return the options of the training run alone, without --out, --plan and --track."""
