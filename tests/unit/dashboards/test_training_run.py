@@ -131,7 +131,8 @@ def test_facts_show_what_workers_hold_and_the_peak_of_their_memory():
     whole = record()
     assert not {"sharding", "recomputed", "peak memory of a worker"} & run_facts(whole).keys()
     config = replace(whole.config, workers=2, sharding="full", recompute=True)
-    laps = [replace(lap, peak_bytes=peak) for lap, peak in zip(whole.laps, [None, 3 << 20, 2 << 20, None, None])]
+    peaks = [None, 3 << 20, 2 << 20, None, None]
+    laps = [replace(lap, peak_bytes=peak) for lap, peak in zip(whole.laps, peaks, strict=True)]
     facts = run_facts(replace(whole, config=config, laps=laps))
     assert (facts["sharding"], facts["recomputed"]) == ("full", "activations of blocks")
     assert facts["peak memory of a worker"] == "3 MiB"
