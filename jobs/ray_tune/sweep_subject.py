@@ -18,7 +18,8 @@ from equipoise.training.batch_split import depends_on_batch_split
 from equipoise.workloads.checks.metric_limit import require_possible_target
 from jobs.cli.describe_setup import describe_command_setup, describe_training_setup
 from jobs.cli.sweep_setup import load_workload_with_target, require_target
-from jobs.ray_train.run import describe_initialization, require_usable_locations
+from jobs.ray_train.run import require_usable_locations
+from jobs.ray_train.run_notes import describe_initialization
 from jobs.ray_tune.exchanges.exchange_facts import find_gradient_shapes
 from jobs.timing.command_timing_tables import time_command_ladders
 from jobs.timing.step_timing import time_batch_ladders

@@ -83,6 +83,15 @@ def test_plan_needs_all_its_workers_unless_a_range_is_given(plan_path):
     assert (options.workers, options.min_workers) == (4, 4)
 
 
+def test_sharding_is_compared_with_the_workers_of_the_plan(plan_path):
+    flags = ["--workload", "digits", "--out", "x", "--plan", str(plan_path), "--sharding"]
+    arguments = [*flags, "pipeline:2"]
+    config = apply_plan(parse_train_options(arguments), arguments).train_config()
+    assert (config.workers, config.sharding) == (4, "pipeline:2")
+    with raises_code("sharding-unusable", "4 workers"):
+        apply_plan(parse_train_options([*flags, "full:3"]), arguments)
+
+
 @pytest.mark.parametrize(
     ("text", "worker_range"), [("4", WorkerRange(4, 4)), ("1:4", WorkerRange(1, 4)), ("2:2", WorkerRange(2, 2))]
 )
