@@ -1,0 +1,39 @@
+"""The plan of a sweep within a limit of memory, with its verdicts on shardings."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from equipoise.planning.build_document import PlanRequest, fit_step_times
+from equipoise.planning.confirmation import ConfirmationResult
+from equipoise.planning.document import PlanDocument
+from equipoise.planning.parameter_servers.worker_speeds import list_seconds_by_worker
+from equipoise.planning.sharding.sharding_verdicts import add_sharding_verdicts
+from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
+from jobs.ray_tune.exchanges.plan_exchanges import refute_verdict
+
+
+def limit_memory(exact: PlanRequest, facts: ExchangeFacts | None) -> PlanRequest:
+    """Return the measurements with exact sums with the limit of memory, and the peak of each setting."""
+    memory = facts.memory if facts else None
+    if memory is None or exact.system is None:
+        return exact
+    return replace(exact, system=memory.fill_peaks(exact.system), memory_bytes=memory.limit_bytes)
+
+
+def add_memory_verdicts(
+    document: PlanDocument, exact: PlanRequest, facts: ExchangeFacts, lost_runs: Sequence[ConfirmationResult] = ()
+) -> PlanDocument:
+    """Return the plan with verdicts on shardings, and with the plan of the one to use.
+
+    `exact` are the measurements with exact sums, as `limit_memory` returns them. A sharding of `lost_runs` refuted a
+    plan: it is not used again.
+    """
+    step_fit = fit_step_times(exact)
+    if facts.memory is None or step_fit is None or exact.statistical is None or exact.system is None:
+        return document
+    costs = facts.build_costs(step_fit, list_seconds_by_worker(exact.system))
+    lost = {run.exchange for run in lost_runs}
+    names = [name for name in facts.shardings if name not in lost]
+    others = [refute_verdict(verdict, lost_runs) for verdict in document.exchanges]
+    document = replace(document, exchanges=tuple(others))
+    return add_sharding_verdicts(document, exact, costs, facts.memory, names)
