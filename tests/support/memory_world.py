@@ -31,6 +31,8 @@ class MemoryWorld:
     noise: float = 0.02
     """standard deviation of the log of step times; of examples it is twice as large"""
     draw: int = 0
+    names: tuple[str, ...] = NAMES
+    """ways of exchange that are timed"""
 
     def peak_bytes(self, name, workers, batch):
         """Return the most bytes of a worker."""
@@ -81,7 +83,7 @@ class MemoryWorld:
                 if batch in MEASURED_PEAKS
                 else np.nan,
             }
-            for name in NAMES
+            for name in self.names
             for workers in WORKERS
             for batch in BATCHES
             if workers > 1 or not name

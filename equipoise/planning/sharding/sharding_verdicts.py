@@ -4,7 +4,7 @@ Where the whole model fits at the best setting with exact sums, none is used: it
 Else the best setting of each that fits is compared with the best one of whole models that fits, if there is any.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,11 +47,17 @@ class ShardingEstimate:
 
 
 def add_sharding_verdicts(
-    document: PlanDocument, exact: PlanRequest, costs: ExchangeCosts, limit: WorkerLimit, names: Iterable[str]
+    document: PlanDocument,
+    exact: PlanRequest,
+    costs: ExchangeCosts,
+    limit: WorkerLimit,
+    names: Iterable[str],
+    lost_names: Collection[str] = (),
 ) -> PlanDocument:
     """Return the plan of whole models with verdicts on shardings, and with the plan of the one to use.
 
-    `exact` are the measurements with exact sums, among whose settings the plan has those that fit.
+    `exact` are the measurements with exact sums, among whose settings the plan has those that fit. Training runs have
+    refuted the plan with each of `lost_names`.
     """
     fits = fit_exact_sums(replace(exact, memory_bytes=None), step_fit=costs.fit)
     if fits is None or exact.system is None:
@@ -59,13 +65,15 @@ def add_sharding_verdicts(
     whole = fit_exact_sums(replace(exact, memory_bytes=limit.limit_bytes), step_fit=costs.fit, curve=fits.curve)
     whole_peak = limit.predict_peak("", fits.plan.workers, fits.plan.batch, exact.system)
     reference = whole.reference if whole else fits.reference
+    used = {verdict.exchange for verdict in document.exchanges if verdict.verdict == "use"}
     estimates = [
         estimate
         for name in dict.fromkeys(names)
-        if (estimate := estimate_sharding(fits, costs, limit, exact, reference, name))
+        if name not in used and (estimate := estimate_sharding(fits, costs, limit, exact, reference, name))
     ]
     binds = whole_peak > limit.limit_bytes
-    best = min(estimates, key=lambda each: each.seconds, default=None) if binds else None
+    open_estimates = [each for each in estimates if each.estimate.exchange not in lost_names]
+    best = min(open_estimates, key=lambda each: each.seconds, default=None) if binds else None
     has_plan = document.plan is not None
     is_used = best is not None and best.fits and (not has_plan or beats_exact_sums(best.estimate))
     winner = best if is_used else None

@@ -33,7 +33,9 @@ def add_memory_verdicts(
         return document
     costs = facts.build_costs(step_fit, list_seconds_by_worker(exact.system))
     lost = {run.exchange for run in lost_runs}
-    names = [name for name in facts.shardings if name not in lost]
-    others = [refute_verdict(verdict, lost_runs) for verdict in document.exchanges]
-    document = replace(document, exchanges=tuple(others))
-    return add_sharding_verdicts(document, exact, costs, facts.memory, names)
+    document = add_sharding_verdicts(document, exact, costs, facts.memory, facts.shardings, lost)
+    verdicts = [
+        refute_verdict(replace(verdict, verdict="use"), lost_runs) if verdict.exchange in lost else verdict
+        for verdict in document.exchanges
+    ]
+    return replace(document, exchanges=tuple(verdicts))
