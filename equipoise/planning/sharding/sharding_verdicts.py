@@ -49,19 +49,17 @@ class ShardingEstimate:
 def add_sharding_verdicts(
     document: PlanDocument,
     exact: PlanRequest,
+    fits: ExactFits,
     costs: ExchangeCosts,
     limit: WorkerLimit,
-    names: Iterable[str],
+    names: Iterable[str] = SHARDINGS,
     lost_names: Collection[str] = (),
 ) -> PlanDocument:
     """Return the plan of whole models with verdicts on shardings, and with the plan of the one to use.
 
-    `exact` are the measurements with exact sums, among whose settings the plan has those that fit. Training runs have
-    refuted the plan with each of `lost_names`.
+    `exact` are the measurements with exact sums, and `fits` those of all settings, whatever memory they need. Training
+    runs have refuted the plan with each of `lost_names`.
     """
-    fits = fit_exact_sums(replace(exact, memory_bytes=None), step_fit=costs.fit)
-    if fits is None or exact.system is None:
-        return document
     whole = fit_exact_sums(replace(exact, memory_bytes=limit.limit_bytes), step_fit=costs.fit, curve=fits.curve)
     whole_peak = limit.predict_peak("", fits.plan.workers, fits.plan.batch, exact.system)
     reference = whole.reference if whole else fits.reference

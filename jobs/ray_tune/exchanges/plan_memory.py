@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from equipoise.planning.build_document import PlanRequest, fit_step_times
+from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.confirmation import ConfirmationResult
 from equipoise.planning.document import PlanDocument
+from equipoise.planning.exchange_choice.exact_fits import fit_exact_sums
 from equipoise.planning.parameter_servers.worker_speeds import list_seconds_by_worker
 from equipoise.planning.sharding.sharding_verdicts import add_sharding_verdicts
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
@@ -28,12 +29,12 @@ def add_memory_verdicts(
     `exact` are the measurements with exact sums, as `limit_memory` returns them. A sharding of `lost_runs` refuted a
     plan: it is not used again.
     """
-    step_fit = fit_step_times(exact)
-    if facts.memory is None or step_fit is None or exact.statistical is None or exact.system is None:
+    fits = fit_exact_sums(replace(exact, memory_bytes=None))
+    if facts.memory is None or fits is None:
         return document
-    costs = facts.build_costs(step_fit, list_seconds_by_worker(exact.system))
+    costs = facts.build_costs(fits.step_fit, list_seconds_by_worker(exact.system))
     lost = {run.exchange for run in lost_runs}
-    document = add_sharding_verdicts(document, exact, costs, facts.memory, facts.shardings, lost)
+    document = add_sharding_verdicts(document, exact, fits, costs, facts.memory, facts.shardings, lost)
     verdicts = [
         refute_verdict(replace(verdict, verdict="use"), lost_runs) if verdict.exchange in lost else verdict
         for verdict in document.exchanges
