@@ -28,6 +28,7 @@ from equipoise.planning.exchanges.exchange_columns import RATE_COLUMN, read_algo
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.exchange_plan import ExchangeRequest
 from equipoise.planning.measurements import COUNT_COLUMN
+from equipoise.planning.memory.memory_limit import parse_memory
 from equipoise.planning.plan import ClusterShape
 from equipoise.runs.folder import require_writable
 from equipoise.storage.atomic import write_json
@@ -114,6 +115,9 @@ class PlanOptions:
     price: tuple[str, ...] = ()
     """price of one worker for an hour: 3.06usd, or of each that --system names in its column device: a10=1.2usd
     h100=4usd"""
+    memory: str | None = None
+    """memory that a worker may use, such as 16GB or 512MiB: settings that need more, by the column peak_bytes of
+    --system, are left out"""
 
     def validate(self) -> None:
         """Refuse options that do not fit together or are out of range."""
@@ -147,6 +151,11 @@ class PlanOptions:
         for name in self.predict_exchange:
             parse_exchange(name)
 
+        if self.memory is not None and not self.system:
+            raise EquipoiseError("option-missing", "cannot keep to --memory without --system", "give both")
+        if self.memory is not None:
+            parse_memory("--memory", self.memory)
+
     def exchange_request(self) -> ExchangeRequest:
         """Read the table of sums and return the exchanges and rates to predict."""
         sums = read_algorithm_times(self.algorithms) if self.algorithms else None
@@ -161,7 +170,13 @@ class PlanOptions:
             cluster_shapes=shapes,
             global_batches=self.predict_batch,
             deadline_seconds=deadline,
+            memory_bytes=self.memory_bytes,
         )
+
+    @property
+    def memory_bytes(self) -> float | None:
+        """Bytes of --memory; None if it is not given."""
+        return None if self.memory is None else parse_memory("--memory", self.memory)
 
     @property
     def cluster_shapes(self) -> list[ClusterShape]:

@@ -149,7 +149,7 @@ EXCHANGE_MEANINGS = {
     "sent_bytes": "bytes that leave a worker in a step, averaged over the steps from one exchange to the next",
     "encode_seconds": "seconds of a step that compression takes",
     "bits_per_second": "rate of the slowest link",
-    "peak_bytes": "most memory of a worker; kept for you, and not used yet",
+    "peak_bytes": "most bytes in the tensors of a worker; with `--memory`, no plan needs more",
 }
 DEVICE_VALUES = "a name of up to 60 characters or empty"
 STEP_DEVICE_MEANING = "kind of worker, such as `a10`; each has two rows at least; empty for workers without a name"

@@ -17,6 +17,7 @@ from equipoise.number_bounds import (
 from equipoise.planning.confirmation import ConfirmationResult, PlanStatus, find_plan_status
 from equipoise.planning.devices.device_fit import DeviceFit
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeMap, ExchangeVerdict, SwitchesAt
+from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.fastest_exchange import FastestExchange
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.parameter_servers.worker_speeds import WorkerSpeeds
@@ -106,9 +107,16 @@ class PlanEntry(PlanOptionEntry):
     runs: NonNegativeCount = 0
     """runs that reached the target at this global batch and learning rate"""
     exchange: str = ""
-    """way of exchange as `sync/compression/all-reduce/servers`; empty for exact sums of the gradient in every step"""
+    """way of exchange as `sync/compression/all-reduce/servers/sharding`; empty for exact sums in every step, of workers
+    with the whole model"""
+    sharding: str = "none"
+    """what each worker holds of the model, as the name of the way of exchange says: the value of --sharding"""
     momentum: NonNegativeNumber | None = None
     """momentum of the optimizer, where it is not that of `setup`: asynchronous updates may want less"""
+
+    def with_exchange(self, name: str) -> Self:
+        """Return the entry with a way of exchange, and the sharding that its name tells."""
+        return replace(self, exchange=name, sharding=parse_exchange(name).sharding)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -212,7 +212,7 @@ def format_verdict(verdict: ExchangeVerdict) -> str:
     limit = "" if verdict.max_speedup is None else f", at most {verdict.max_speedup:.3g} times as fast"
     end = limit if verdict.seconds is None else ""
     return (
-        f"   {verdict.exchange:<17} {format_interval(verdict.seconds):<25} {sent:>11}"
+        f"   {verdict.exchange or EXACT_TEXT:<17} {format_interval(verdict.seconds):<25} {sent:>11}"
         f"  {format_interval(verdict.examples_ratio):<22}  {verdict.verdict}{end}"
     )
 

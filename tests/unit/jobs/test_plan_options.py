@@ -46,6 +46,13 @@ def test_plan_whose_exchange_is_an_algorithm_sets_the_all_reduce(tmp_path):
     assert apply_plan(command, []).all_reduce == "backend"
 
 
+def test_plan_of_a_sharding_sets_it(tmp_path):
+    path = write_plan_json(tmp_path / "plan.json", PLAN | {"exchange": "full", "sharding": "full"})
+    assert build_options(path).train_config().sharding == "full"
+    with raises_code("option-conflict", "it has full as the sharding and --sharding asks for optimizer"):
+        build_options(path, "--sharding", "optimizer", sharding="optimizer")
+
+
 def test_command_line_is_looked_at_unless_arguments_are_given(plan_path, monkeypatch):
     options = TrainOptions(workload="digits", out=Path("x"), plan=plan_path, workers=2)
     monkeypatch.setattr("sys.argv", ["--batch-size", "--workers", "2"])
