@@ -6,6 +6,8 @@ import pytest
 
 from jobs.cluster.lost_head import LOST_HEAD_REMEDY, accepts_connections, watch_head
 from jobs.cluster.processes import wait_until
+from jobs.cluster.resources import require_answering_head
+from tests.support.errors import raises_code
 
 
 def test_head_that_stops_to_listen_is_reported_once(capfd):
@@ -29,3 +31,13 @@ def test_head_that_stops_to_listen_is_reported_once(capfd):
 def test_watcher_ends_with_its_block():
     with pytest.raises(KeyboardInterrupt), watch_head("127.0.0.1:1", 60.0):
         raise KeyboardInterrupt
+
+
+def test_cluster_at_whose_address_nothing_answers_is_refused():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        require_answering_head(address)
+    with raises_code("cluster-unreachable", address):
+        require_answering_head(address, wait_seconds=0.01)
+    for other in ("", "auto", "local", f"ray://{address}"):
+        require_answering_head(other)
