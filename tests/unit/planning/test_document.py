@@ -63,7 +63,7 @@ def test_keys_keep_their_order(document):
     assert [*contents] == DOCUMENT_KEYS
     assert [*contents["front"][0]] == [*contents["knee"]] == [*SETTING_KEYS, "measured"]
     assert [*contents["options"][0]] == [*SETTING_KEYS, "measured", "binding"]
-    plan_keys = [*SETTING_KEYS, "measured", "binding", "why", "runs", "exchange", "momentum"]
+    plan_keys = [*SETTING_KEYS, "measured", "binding", "why", "runs", "exchange", "sharding", "momentum"]
     assert [*contents["plan"]] == [*contents["runner_up"]] == plan_keys
     assert [*contents["plan"]["seconds"]] == [*contents["statistical"]["critical_batch"]] == ["value", "low", "high"]
 
