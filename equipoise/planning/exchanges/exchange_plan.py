@@ -219,6 +219,7 @@ def add_predictions(
     return replace(
         document,
         plan=document.plan and document.plan.with_exchange(chosen.name),
+        runner_up=document.runner_up and document.runner_up.with_exchange(chosen.name),
         system=replace(
             document.system,
             exchange=chosen.name,

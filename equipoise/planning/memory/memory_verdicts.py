@@ -23,7 +23,7 @@ class ExcessCandidate(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Way of exchange."""
+        """Way of exchange of the candidate, by its name."""
         return self.candidate.name
 
 

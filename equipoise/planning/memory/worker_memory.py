@@ -48,7 +48,7 @@ class WorkerMemory(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Bytes of all parts."""
+        """Bytes of all parts together, at the peak."""
         return sum(self)
 
 

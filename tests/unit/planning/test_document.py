@@ -64,7 +64,7 @@ def test_keys_keep_their_order(document):
     assert [*contents] == DOCUMENT_KEYS
     assert [*contents["front"][0]] == [*contents["knee"]] == SETTING_KEYS
     assert [*contents["options"][0]] == [*SETTING_KEYS, "binding"]
-    plan_keys = [*SETTING_KEYS, "binding", "why", "runs", "exchange", "momentum"]
+    plan_keys = [*SETTING_KEYS, "binding", "why", "runs", "exchange", "sharding", "momentum"]
     assert [*contents["plan"]] == [*contents["runner_up"]] == plan_keys
     assert [*contents["plan"]["seconds"]] == [*contents["statistical"]["critical_batch"]] == ["value", "low", "high"]
 
