@@ -84,7 +84,7 @@ def test_stopped_run_goes_on_with_another_sharding(cluster, tmp_path):
     assert process.returncode == STOPPED, stderr
     before = read_laps(out)
     resumed = cluster.run(*build_command(cluster, "pipeline:2", out), timeout=PATIENCE_SECONDS)
-    assert resumed.returncode == 0 and f"resuming after step {before[-1].step}" in resumed.stdout, resumed
+    assert resumed.returncode == 0 and f"resuming after step {before[-1]['step']}" in resumed.stdout, resumed
     assert read_laps(out)[: len(before)] == before
     finished = cluster.run(*build_command(cluster, "none", out), timeout=PATIENCE_SECONDS)
     assert finished.returncode == 0 and "nothing to do" in finished.stdout, finished
