@@ -51,7 +51,7 @@ def test_equal_stages_wait_for_the_bubble(stages, micros, schedule):
 
 
 @pytest.mark.parametrize(
-    "stage_seconds, transfers",
+    ("stage_seconds", "transfers"),
     [
         ([3.0, 3.0], [0.6]),
         ([3.0, 2.0], [0.3]),

@@ -1,0 +1,295 @@
+"""Steps of models in parts between simulated hosts, timed in turns and weighed; `gloo_hosts` runs it in each worker."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import median
+from typing import Any, Protocol, TypedDict
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from benchmarks.memory import build_workload, mlp
+from equipoise.config import TrainConfig
+from equipoise.training.comm_benchmark import time_all_reduces
+from equipoise.training.loop import Training
+from equipoise.training.sharding.full.model_units import list_units
+from equipoise.training.sharding.pipeline.model_trace import ModelTrace, bind_inputs
+from equipoise.training.sharding.pipeline.piece_measurement import measure_nodes
+from equipoise.training.sharding.pipeline.pipeline_steps import PipelineSteps
+from equipoise.training.sharding.pipeline.stage_cut import cut_stages, find_weight_holders
+from equipoise.training.sharding.pipeline.stage_timeline import measure_bubble
+from equipoise.training.sharding.tensor.tensor_plan import plan_tensor_sharding
+from equipoise.workloads import Split, Workload
+from equipoise.workloads.text.gpt import GPT
+from tests.network.store_steps import read_sent_bytes
+
+VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS = 65, 64, 4, 128, 4
+MLP_WIDTH = 1024
+GENERATOR_BYTES = 5056  # state of torch's generator on a CPU, which goes with values where layers draw numbers
+WARMUP_STEPS = 2
+PASS_REPEATS = 15
+
+
+def gpt(config: TrainConfig | None = None) -> Workload:
+    """GPT of 4 layers of width 128, on tokens of noise."""
+
+    def build_split(count: int) -> Split:
+        tokens = torch.randint(0, VOCABULARY, (count, CONTEXT + 1))
+        return Split(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
+
+    train, other = build_split(256), build_split(4)
+    return replace(
+        build_workload("gpt", (1,), lambda: GPT(VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS)),
+        train=train,
+        validation=other,
+        reference=other,
+        test=other,
+        loss=lambda scores, targets: nn.functional.cross_entropy(scores.flatten(0, 1), targets.flatten()),
+        metric=lambda scores, targets: (scores.argmax(2) == targets).float().mean(1),
+        classes=[],
+    )
+
+
+MODELS = {"gpt": (gpt, 4), "mlp": (mlp, 32)}
+"""workload and batch size of a micro-batch"""
+
+
+class Contestant(Protocol):
+    """Whoever takes steps of a model."""
+
+    def take_steps(self, count: int) -> object:
+        """Take so many steps, on all workers together."""
+
+
+class TurnFigures(TypedDict):
+    """What a contestant took in each of its turns, on one worker."""
+
+    seconds: list[float]
+    """seconds of a step"""
+    cpu_seconds: list[float]
+    """CPU seconds of this process in a step"""
+    counted_bytes: list[float]
+    """bytes that this host sends in a step, as the kernel counts them"""
+    recorded_bytes: int
+    """bytes out of the worker that sends most, as the lap says"""
+    peak_bytes: int
+
+
+def build_config(model: str, sharding: str, accumulation: int, steps: int = WARMUP_STEPS) -> TrainConfig:
+    """Return the options of a run that ends its first lap after so many steps."""
+    config = TrainConfig(
+        workload=f"benchmarks.sharded_steps:{model}",
+        batch_size=MODELS[model][1],
+        workers=dist.get_world_size(),
+        grad_accumulation=accumulation,
+        sharding=sharding,
+        noise_scale_every=0,
+        augment=False,
+        lr=1e-4,
+        max_examples=1 << 30,
+    )
+    return replace(config, eval_every=steps * config.global_batch)
+
+
+def build_training(model: str, sharding: str, accumulation: int) -> Training:
+    config = build_config(model, sharding, accumulation)
+    return Training(config, MODELS[model][0](config))
+
+
+def time_turns(model: str, shardings: list[str], accumulation: int, steps: int, rounds: int) -> dict[str, TurnFigures]:
+    """Time steps of all shardings and peers in turns, after a lap of each."""
+    figures: dict[str, TurnFigures] = {}
+    contestants: dict[str, Contestant] = {}
+    for name in shardings:
+        lap = None
+        if name in PEERS:
+            contestants[name] = PEERS[name](build_training(model, "none", accumulation))
+            contestants[name].take_steps(WARMUP_STEPS)
+        else:
+            contestants[name] = training = build_training(model, name, accumulation)
+            lap = next(training.laps())
+        figures[name] = {
+            "seconds": [],
+            "cpu_seconds": [],
+            "counted_bytes": [],
+            "recorded_bytes": (lap and lap.sent_bytes) or 0,
+            "peak_bytes": (lap and lap.peak_bytes) or 0,
+        }
+    for _ in range(rounds):
+        for name, contestant in contestants.items():
+            add_turn(figures[name], contestant, steps)
+    return figures
+
+
+def add_turn(figures: TurnFigures, contestant: Contestant, steps: int) -> None:
+    """Add what steps take on this worker, with the wait for the slowest."""
+    dist.barrier()
+    sent, cpu, start = read_sent_bytes(), time.process_time(), time.perf_counter()
+    contestant.take_steps(steps)
+    own_cpu = time.process_time() - cpu
+    dist.barrier()
+    figures["seconds"].append((time.perf_counter() - start) / steps)
+    figures["cpu_seconds"].append(own_cpu / steps)
+    figures["counted_bytes"].append((read_sent_bytes() - sent) / steps)
+
+
+class Peer:
+    """Loop by hand around a model that torch divides or sums by itself."""
+
+    def __init__(self, training: Training, build_module: Callable[[nn.Module], nn.Module]) -> None:
+        self.training, self.step = training, 0
+        model = training.workload.model().train()
+        self.module = build_module(model)
+        self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1e-4, momentum=0.9, fused=True)
+
+    def take_steps(self, count: int) -> None:
+        """Take so many steps, summing over workers in the last micro-batch of each where torch lets one choose."""
+        for _ in range(count):
+            self.optimizer.zero_grad(set_to_none=True)
+            micros = self.training.micro_indices
+            for index in micros:
+                self.let_sum(index == micros[-1])
+                inputs, targets = self.training.loader.load_micro_batch(self.step, index)
+                loss = self.training.workload.loss(self.module(inputs), targets)
+                (loss / len(micros)).backward()
+            self.optimizer.step()
+            self.step += 1
+
+    def let_sum(self, is_last: bool) -> None:
+        """Choose whether the next backward pass sums gradients."""
+        if isinstance(self.module, nn.parallel.DistributedDataParallel):
+            self.module.require_backward_grad_sync = is_last
+
+
+def build_fully_shard_peer(training: Training) -> Peer:
+    """Return a peer that torch's `fully_shard` divides in the units of --sharding full."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+
+    def divide(model: nn.Module) -> nn.Module:
+        for unit in [*list_units(model), model]:
+            fully_shard(unit, mesh=mesh, reshard_after_forward=True)
+        return model
+
+    return Peer(training, divide)
+
+
+PEERS: dict[str, Callable[[Training], Peer]] = {
+    "DDP": lambda training: Peer(training, nn.parallel.DistributedDataParallel),
+    "fully_shard": build_fully_shard_peer,
+}
+
+
+def measure_link(max_bytes: int) -> list[tuple[int, float]]:
+    """Return bytes and seconds of sums over all workers."""
+    return list(time_all_reduces(max_bytes, torch.device("cpu")).items())
+
+
+def measure_bubbles(model: str, accumulations: list[int], steps: int) -> dict[int, list[float]]:
+    """Return the bubbles of this stage in each step, by micro-batches a step, with a stage on each worker."""
+    workers = dist.get_world_size()
+    trainings = {count: build_training(model, f"pipeline:{workers}", count) for count in accumulations}
+    bubbles: dict[int, list[float]] = {count * workers: [] for count in accumulations}
+    for training in trainings.values():
+        next(training.laps())
+    for _ in range(steps):
+        for count, training in trainings.items():
+            assert isinstance(training.steps, PipelineSteps)  # noqa: S101 - the type of these steps
+            training.steps.record_timeline()
+            dist.barrier()
+            training.take_steps(1)
+            bubbles[count * workers].append(measure_bubble(training.steps.list_spans()))
+    return bubbles
+
+
+class StageFacts(TypedDict):
+    """Stages that a pipeline would have."""
+
+    shares: list[float]
+    """of the seconds of all"""
+    boundary_bytes: list[int]
+    tied_bytes: int
+
+
+class WorkerFacts(TypedDict):
+    """What closed forms need to know of one worker with the whole model."""
+
+    forward: float
+    passes: float
+    update: float
+    unit_bytes: list[int]
+    bucket_bytes: list[int]
+    divided_share: float
+    divided_bytes: int
+    """weights of the layers that workers divide"""
+    sum_bytes: list[int]
+    stages: dict[int, StageFacts]
+
+
+def measure_worker(model: str, stage_counts: list[int]) -> WorkerFacts:
+    """Measure one worker with the whole model."""
+    training = build_training(model, "none", 1)
+    next(training.laps())
+    batch, module = MODELS[model][1], training.model
+    inputs, targets = training.loader.load_micro_batch(0, 0)
+    seconds: dict[str, list[float]] = {"forward": [], "step": [], "update": []}
+    for _ in range(PASS_REPEATS):
+        for name, function in (
+            ("forward", lambda: training.workload.loss(module(inputs), targets)),
+            ("step", lambda: training.take_steps(1)),
+            ("update", lambda: training.optimizer.step(0.0)),
+        ):
+            start = time.perf_counter()
+            function()
+            seconds[name].append(time.perf_counter() - start)
+    forward, step, update = (median(values) for values in seconds.values())
+    units = [sum(p.nbytes for p in unit.parameters()) for unit in list_units(module)]
+    total = sum(p.nbytes for p in module.parameters())
+    plan = plan_tensor_sharding(module, 2)
+    width = WIDTH * CONTEXT if model == "gpt" else MLP_WIDTH
+    return {
+        "forward": forward,
+        "passes": step - update,
+        "update": update,
+        "unit_bytes": [*units, total - sum(units)] if total > sum(units) else units,
+        "bucket_bytes": list_bucket_bytes(module),
+        "divided_share": plan.share,
+        "divided_bytes": round(plan.share * total),
+        "sum_bytes": [4 * batch * width] * (4 * LAYERS if model == "gpt" else 2),
+        "stages": {count: measure_stages(training, count) for count in stage_counts},
+    }
+
+
+def list_bucket_bytes(module: nn.Module) -> list[int]:
+    """Return the bytes of the buckets that sums over several workers have."""
+    from equipoise.training.gradient_sync import GradientAllReduce
+
+    sync = GradientAllReduce([*module.parameters()], 2)
+    return [bucket.flat_gradients.nbytes for bucket in sync.buckets]
+
+
+def measure_stages(training: Training, count: int) -> StageFacts:
+    """Return the stages that a pipeline of this model would have, by times that this worker measures."""
+    inputs, targets = training.loader.load_micro_batch(0, 0)
+    trace = ModelTrace(training.model, inputs)
+    measured = measure_nodes(
+        trace,
+        bind_inputs(training.model, inputs),
+        lambda outputs: training.workload.loss(outputs, targets),
+        training.device,
+        training.autocast,
+    )
+    boundaries = cut_stages(trace, measured, count)
+    bounds = [0, *(boundary.node for boundary in boundaries), len(measured)]
+    seconds = [sum(node.seconds for node in measured[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    sizes = {name: value.nbytes for name, value in training.model.named_parameters()}
+    holders = find_weight_holders(trace, boundaries, [[name] for name in sizes])
+    return {
+        "shares": [value / sum(seconds) for value in seconds],
+        "boundary_bytes": [b.layout.nbytes + GENERATOR_BYTES * b.carries_generator for b in boundaries],
+        "tied_bytes": sum(size for size, stages in zip(sizes.values(), holders, strict=True) if len(stages) > 1),
+    }
