@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import median
 from typing import Any, Protocol, TypedDict
 
 import torch
@@ -12,7 +11,6 @@ from torch import nn
 
 from benchmarks.memory import build_workload, mlp
 from equipoise.config import TrainConfig
-from equipoise.training.comm_benchmark import time_all_reduces
 from equipoise.training.loop import Training
 from equipoise.training.sharding.full.model_units import list_units
 from equipoise.training.sharding.pipeline.model_trace import ModelTrace, bind_inputs
@@ -29,7 +27,6 @@ VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS = 65, 64, 4, 128, 4
 MLP_WIDTH = 1024
 GENERATOR_BYTES = 5056  # state of torch's generator on a CPU, which goes with values where layers draw numbers
 WARMUP_STEPS = 2
-PASS_REPEATS = 15
 
 
 def gpt(config: TrainConfig | None = None) -> Workload:
@@ -77,6 +74,20 @@ class TurnFigures(TypedDict):
     peak_bytes: int
 
 
+class CalibrationTurn(TypedDict):
+    """What predicts the steps of a round, in seconds."""
+
+    forward: float
+    """forward pass of a micro-batch, without an exchange, while the other workers compute theirs"""
+    passes: float
+    """both passes"""
+    update: float
+    divided_passes: float
+    """both passes of a model that `fully_shard` divides among one worker, which has nobody to wait for"""
+    sums: list[tuple[int, float]]
+    """bytes and seconds of sums between two workers, while other pairs sum theirs"""
+
+
 def build_config(model: str, sharding: str, accumulation: int, steps: int = WARMUP_STEPS) -> TrainConfig:
     """Return the options of a run that ends its first lap after so many steps."""
     config = TrainConfig(
@@ -98,10 +109,13 @@ def build_training(model: str, sharding: str, accumulation: int) -> Training:
     return Training(config, MODELS[model][0](config))
 
 
-def time_turns(model: str, shardings: list[str], accumulation: int, steps: int, rounds: int) -> dict[str, TurnFigures]:
-    """Time steps of all shardings and peers in turns, after a lap of each."""
+def time_turns(
+    model: str, shardings: list[str], accumulation: int, steps: int, rounds: int
+) -> tuple[dict[str, TurnFigures], list[CalibrationTurn]]:
+    """Time steps of all shardings and peers in turns, after a lap of each, and what predicts them in every round."""
     figures: dict[str, TurnFigures] = {}
     contestants: dict[str, Contestant] = {}
+    calibration = Calibration(model, accumulation, steps)
     for name in shardings:
         lap = None
         if name in PEERS:
@@ -117,10 +131,12 @@ def time_turns(model: str, shardings: list[str], accumulation: int, steps: int, 
             "recorded_bytes": (lap and lap.sent_bytes) or 0,
             "peak_bytes": (lap and lap.peak_bytes) or 0,
         }
+    turns = []
     for _ in range(rounds):
+        turns.append(calibration.measure())
         for name, contestant in contestants.items():
             add_turn(figures[name], contestant, steps)
-    return figures
+    return figures, turns
 
 
 def add_turn(figures: TurnFigures, contestant: Contestant, steps: int) -> None:
@@ -133,6 +149,53 @@ def add_turn(figures: TurnFigures, contestant: Contestant, steps: int) -> None:
     figures["seconds"].append((time.perf_counter() - start) / steps)
     figures["cpu_seconds"].append(own_cpu / steps)
     figures["counted_bytes"].append((read_sent_bytes() - sent) / steps)
+
+
+class Calibration:
+    """Measurement of passes without exchange and of sums without passes."""
+
+    def __init__(self, model: str, accumulation: int, steps: int) -> None:
+        self.workers, self.steps = dist.get_world_size(), steps
+        pairs = [dist.new_group([rank, rank + 1]) for rank in range(0, self.workers, 2)]
+        self.pair = pairs[dist.get_rank() // 2]
+        training = build_training(model, "none", accumulation)
+        self.whole = Peer(training, lambda module: module)
+        self.divided = build_fully_shard_peer(training, parts=1)
+        self.micros = len(training.micro_indices)
+        total = sum(parameter.nbytes for parameter in self.whole.module.parameters())
+        self.tensors = [torch.zeros(size // 4) for size in (1 << 16, 1 << 18, total)]
+        for peer in (self.whole, self.divided):
+            peer.take_steps(WARMUP_STEPS)
+
+    def measure(self) -> CalibrationTurn:
+        """Measure everything once more; all workers do it together."""
+        training = self.whole.training
+        inputs, targets = training.loader.load_micro_batch(0, 0)
+        forward = self.time(lambda: training.workload.loss(self.whole.module(inputs), targets), self.steps)
+        update = self.time(self.whole.optimizer.step, self.steps)
+        whole, divided = (self.time(lambda: peer.take_steps(1), self.steps) for peer in (self.whole, self.divided))  # noqa: B023
+        sums = [
+            (tensor.nbytes, self.time(lambda: dist.all_reduce(tensor, group=self.pair), self.steps))  # noqa: B023
+            for tensor in self.tensors
+        ]
+        passes, divided_passes = ((seconds - update) / self.micros for seconds in (whole, divided))
+        return {
+            "forward": forward,
+            "passes": passes,
+            "update": update,
+            "divided_passes": divided_passes,
+            "sums": sums,
+        }
+
+    def time(self, function: Callable[[], object], repeats: int) -> float:
+        """Return the mean seconds of a call on the slowest worker."""
+        dist.barrier()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            function()
+        seconds = torch.tensor((time.perf_counter() - start) / repeats)
+        dist.all_reduce(seconds, dist.ReduceOp.MAX)
+        return float(seconds)
 
 
 class Peer:
@@ -163,12 +226,13 @@ class Peer:
             self.module.require_backward_grad_sync = is_last
 
 
-def build_fully_shard_peer(training: Training) -> Peer:
-    """Return a peer that torch's `fully_shard` divides in the units of --sharding full."""
+def build_fully_shard_peer(training: Training, parts: int = 0) -> Peer:
+    """Return a peer that torch's `fully_shard` divides in the units of --sharding full; among all workers by default."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    parts = parts or dist.get_world_size()
+    mesh = init_device_mesh("cpu", (dist.get_world_size() // parts, parts), mesh_dim_names=("replica", "part"))["part"]
 
     def divide(model: nn.Module) -> nn.Module:
         for unit in [*list_units(model), model]:
@@ -182,11 +246,6 @@ PEERS: dict[str, Callable[[Training], Peer]] = {
     "DDP": lambda training: Peer(training, nn.parallel.DistributedDataParallel),
     "fully_shard": build_fully_shard_peer,
 }
-
-
-def measure_link(max_bytes: int) -> list[tuple[int, float]]:
-    """Return bytes and seconds of sums over all workers."""
-    return list(time_all_reduces(max_bytes, torch.device("cpu")).items())
 
 
 def measure_bubbles(model: str, accumulations: list[int], steps: int) -> dict[int, list[float]]:
@@ -215,12 +274,9 @@ class StageFacts(TypedDict):
     tied_bytes: int
 
 
-class WorkerFacts(TypedDict):
-    """What closed forms need to know of one worker with the whole model."""
+class ModelFacts(TypedDict):
+    """What closed forms need to know of a model."""
 
-    forward: float
-    passes: float
-    update: float
     unit_bytes: list[int]
     bucket_bytes: list[int]
     divided_share: float
@@ -230,31 +286,16 @@ class WorkerFacts(TypedDict):
     stages: dict[int, StageFacts]
 
 
-def measure_worker(model: str, stage_counts: list[int]) -> WorkerFacts:
-    """Measure one worker with the whole model."""
+def measure_model(model: str, stage_counts: list[int]) -> ModelFacts:
+    """Measure a model on one worker."""
     training = build_training(model, "none", 1)
     next(training.laps())
     batch, module = MODELS[model][1], training.model
-    inputs, targets = training.loader.load_micro_batch(0, 0)
-    seconds: dict[str, list[float]] = {"forward": [], "step": [], "update": []}
-    for _ in range(PASS_REPEATS):
-        for name, function in (
-            ("forward", lambda: training.workload.loss(module(inputs), targets)),
-            ("step", lambda: training.take_steps(1)),
-            ("update", lambda: training.optimizer.step(0.0)),
-        ):
-            start = time.perf_counter()
-            function()
-            seconds[name].append(time.perf_counter() - start)
-    forward, step, update = (median(values) for values in seconds.values())
     units = [sum(p.nbytes for p in unit.parameters()) for unit in list_units(module)]
     total = sum(p.nbytes for p in module.parameters())
     plan = plan_tensor_sharding(module, 2)
     width = WIDTH * CONTEXT if model == "gpt" else MLP_WIDTH
     return {
-        "forward": forward,
-        "passes": step - update,
-        "update": update,
         "unit_bytes": [*units, total - sum(units)] if total > sum(units) else units,
         "bucket_bytes": list_bucket_bytes(module),
         "divided_share": plan.share,

@@ -73,10 +73,9 @@ def main() -> None:
             print_bubbles(model, options.steps * options.rounds)
             continue
         with create_hosts(1, 0.0) as hosts:
-            worker = run(hosts, "measure_worker", model, [2, 4])[0]
-        print_worker(model, worker)
+            facts = run(hosts, "measure_model", model, [2, 4])[0]
+        print_model(model, facts)
         for megabits in options.megabits:
-            link = measure_link(sum(worker["bucket_bytes"]), megabits)
             for count in options.hosts:
                 shardings = PEERS if options.peers else SHARDINGS[count]
                 with create_hosts(count, megabits) as hosts:
@@ -85,8 +84,13 @@ def main() -> None:
                     by_host = run(hosts, "time_turns", model, shardings, *turns)
                 rate = f"{megabits:g} Mbit/s" if megabits else "memory speed"
                 print(f"\n{model}, {count} hosts, {rate}; load {before:.1f} before, {os.getloadavg()[0]:.1f} after")
-                predict = Predictor(worker, link, count, options.grad_accumulation)
-                print_figures(by_host, predict, shardings, has_peers=options.peers)
+                figures = [figures for figures, _ in by_host]
+                predictors = [Predictor(facts, turn, count, options.grad_accumulation) for turn in by_host[0][1]]
+                if options.peers:
+                    print_ratios(figures, shardings)
+                else:
+                    print_calibration(predictors)
+                    print_figures(figures, predictors, shardings)
 
 
 @contextmanager
@@ -105,26 +109,17 @@ def run(hosts: list[Host], function: str, *arguments: Any) -> list[Any]:
     return run_on_hosts(hosts, f"{MODULE}:{function}", *arguments, timeout=MAX_SECONDS)
 
 
-def measure_link(max_bytes: int, megabits: float) -> LinkTimes:
-    """Return the link between two hosts by sums of several sizes, and print it."""
-    with create_hosts(2, megabits) as hosts:
-        sums = run(hosts, "measure_link", max_bytes)[0]
-    costs = [all_reduce_cost("ring", 2, size).local for size, _ in sums]
-    link = fit_link(costs, np.array([seconds for _, seconds in sums]))
-    beta = link.beta or 0.0
-    print(f"\nlink: {1e3 * link.alpha:.3f} ms a message, {8e-6 / beta if beta else np.inf:.0f} Mbit/s; {sums}")
-    return LinkTimes(link.alpha, beta)
-
-
 class Predictor:
-    """Closed forms for one model on so many hosts."""
+    """Closed forms for one model on so many hosts, by what was measured in one round."""
 
-    def __init__(self, worker: dict[str, Any], link: LinkTimes, workers: int, accumulation: int) -> None:
-        self.facts, self.link, self.workers, self.accumulation = worker, link, workers, accumulation
-        slowdown = max(1.0, workers / (os.cpu_count() or 1))  # workers that share cores
-        forward, passes, update = (slowdown * worker[name] for name in ("forward", "passes", "update"))
-        self.worker = WorkerTimes(forward, passes - forward, update)
-        self.buckets: list[int] = worker["bucket_bytes"]
+    def __init__(self, facts: dict[str, Any], turn: dict[str, Any], workers: int, accumulation: int) -> None:
+        self.facts, self.workers, self.accumulation = facts, workers, accumulation
+        self.worker = WorkerTimes(turn["forward"], turn["passes"] - turn["forward"], turn["update"])
+        self.copy_seconds = max(0.0, turn["divided_passes"] - turn["passes"])
+        costs = [all_reduce_cost("ring", 2, size).local for size, _ in turn["sums"]]
+        alpha, beta = fit_link(costs, np.array([seconds for _, seconds in turn["sums"]]))
+        self.link = LinkTimes(alpha, beta or 0.0)
+        self.buckets: list[int] = facts["bucket_bytes"]
         self.total = sum(self.buckets)
 
     def __call__(self, sharding: str) -> Prediction:
@@ -153,7 +148,9 @@ class Predictor:
     def predict_full(self, parts: int) -> Prediction:
         """Predict a part of every weight on each worker."""
         units, replicas = self.facts["unit_bytes"], self.workers // parts
-        seconds = full_step_seconds(self.worker, units, parts, self.accumulation, self.link, replicas)
+        seconds = full_step_seconds(
+            self.worker, units, parts, self.accumulation, self.link, replicas, self.copy_seconds
+        )
         sent = self.accumulation * full_micro_step_cost(parts, units).serial_bytes
         return Prediction(seconds, sent + ring_bytes(replicas, self.total / parts))
 
@@ -192,37 +189,62 @@ def ring_bytes(workers: int, size: float) -> float:
     return all_reduce_cost("ring", workers, size).mean_sent_bytes
 
 
-def print_worker(model: str, worker: dict[str, Any]) -> None:
-    """Print what one worker takes."""
-    times = ", ".join(f"{name} {1e3 * worker[name]:.1f} ms" for name in ("forward", "passes", "update"))
-    print(f"\n{model}, one host: {times}; {format_bytes(sum(worker['bucket_bytes']))} of weights")
-    for count, stages in worker["stages"].items():
+def print_model(model: str, facts: dict[str, Any]) -> None:
+    """Print the weights and the stages of a model."""
+    print(f"\n{model}: {format_bytes(sum(facts['bucket_bytes']))} of weights")
+    for count, stages in facts["stages"].items():
         print(f"  {count} stages: shares {[round(share, 3) for share in stages['shares']]}", flush=True)
 
 
+def print_calibration(predictors: Sequence[Predictor]) -> None:
+    """Print medians of what predicts steps."""
+    columns = [
+        (*predictor.worker, predictor.copy_seconds, predictor.link.alpha, 8e-6 / max(predictor.link.beta, 1e-12))
+        for predictor in predictors
+    ]
+    forward, backward, update, copies, alpha, rate = (statistics.median(column) for column in zip(*columns, strict=True))
+    print(
+        f"forward {1e3 * forward:.1f} ms, backward {1e3 * backward:.1f} ms, update {1e3 * update:.2f} ms, copies of full"
+        f" {1e3 * copies:.1f} ms, a message {1e3 * alpha:.2f} ms, link {rate:.0f} Mbit/s"
+    )
+
+
+def list_turns(by_host: Sequence[dict[str, Any]], name: str) -> list[float]:
+    """Return the seconds of a step on the slowest worker in each turn."""
+    return [max(values) for values in zip(*(figures[name]["seconds"] for figures in by_host), strict=True)]
+
+
 def print_figures(
-    by_host: Sequence[dict[str, Any]], predict: Predictor, names: Sequence[str], *, has_peers: bool
+    by_host: Sequence[dict[str, Any]], predictors: Sequence[Predictor], names: Sequence[str]
 ) -> None:
-    """Print a row for each way of sharding, or for each peer with how many times as long as it ours took."""
-    columns = ["ms a step", "CPU ms", "predicted", "error", "kernel's bytes", "lap's (most)", "closed form", "peak MB"]
-    if has_peers:
-        columns = ["ms a step", "CPU ms", "kernel's bytes", "/ the one before", "lowest", "highest"]
+    """Print a row for each way of sharding; its error is the median over rounds, of what the round itself predicts."""
+    columns = "ms a step", "predicted", "error", "lowest", "highest", "CPU ms", "kernel", "lap's most", "form", "peak MB"
+    print(f"| | {' | '.join(columns)} |\n|---|{'--:|' * len(columns)}")
+    for name in names:
+        rows, turns = [figures[name] for figures in by_host], list_turns(by_host, name)
+        forms = [predict(name) for predict in predictors]
+        errors = [form.seconds / seconds - 1 for form, seconds in zip(forms, turns, strict=True)]
+        counted = statistics.mean(min(row["counted_bytes"]) for row in rows)
+        times = statistics.median(turns), statistics.median(form.seconds for form in forms)
+        cells = [f"{1e3 * seconds:.1f}" for seconds in times]
+        cells += [f"{100 * error:+.0f} %" for error in (statistics.median(errors), min(errors), max(errors))]
+        cells.append(f"{1e3 * max(statistics.median(row['cpu_seconds']) for row in rows):.0f}")
+        cells += [f"{counted:.0f}", str(rows[0]["recorded_bytes"]), f"{forms[0].sent_bytes:.0f}"]
+        print(f"| {name} | {' | '.join(cells)} | {max(row['peak_bytes'] for row in rows) / 1e6:.2f} |", flush=True)
+
+
+def print_ratios(by_host: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
+    """Print a row for each contestant, with its seconds over those of the one before, round by round."""
+    columns = "ms a step", "CPU ms", "kernel's bytes", "/ the one before", "lowest", "highest"
     print(f"| | {' | '.join(columns)} |\n|---|{'--:|' * len(columns)}")
     before: list[float] = []
     for name in names:
-        rows = [figures[name] for figures in by_host]
-        turns = [max(values) for values in zip(*(row["seconds"] for row in rows), strict=True)]
-        seconds, cpu = statistics.median(turns), max(statistics.median(row["cpu_seconds"]) for row in rows)
+        rows, turns = [figures[name] for figures in by_host], list_turns(by_host, name)
+        ratios = [own / other for own, other in zip(turns, before or turns, strict=True)]
+        cpu = max(statistics.median(row["cpu_seconds"]) for row in rows)
         counted = statistics.mean(min(row["counted_bytes"]) for row in rows)
-        cells = [f"{1e3 * seconds:.1f}", f"{1e3 * cpu:.1f}"]
-        if has_peers:
-            ratios = [own / other for own, other in zip(turns, before or turns, strict=True)]
-            cells += [f"{counted:.0f}", *(f"{f(ratios):.3f}" for f in (statistics.median, min, max))]
-        else:
-            form = predict(name)
-            cells += [f"{1e3 * form.seconds:.1f}", f"{100 * (form.seconds / seconds - 1):+.1f} %", f"{counted:.0f}"]
-            peak = max(row["peak_bytes"] for row in rows)
-            cells += [str(rows[0]["recorded_bytes"]), f"{form.sent_bytes:.0f}", f"{peak / 1e6:.2f}"]
+        cells = [f"{1e3 * statistics.median(turns):.1f}", f"{1e3 * cpu:.1f}", f"{counted:.0f}"]
+        cells += [f"{summarize(ratios):.3f}" for summarize in (statistics.median, min, max)]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
         before = turns
 

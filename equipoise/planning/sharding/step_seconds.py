@@ -3,7 +3,7 @@
 With p workers, m bytes of weights, M micro-batches a step on each worker, alpha seconds a message, beta seconds a byte:
 
     optimizer   passes and a ring that backward hides in part, update / p, ceil(log2 p) alpha + (p - 1)/p m beta
-    full        M (passes + u (2 (p - 1) + 1) alpha + 3 (p - 1)/p m beta) + update / p, for u units
+    full        M (passes + copies + u (2 (p - 1) + 1) alpha + 3 (p - 1)/p m beta) + update / p, for u units
     tensor      M (passes of a part + a ring for each sum of activations) + update of a part
     pipeline    (M + S - 1) passes of the slowest of S stages + the transfers that no stage hides
 
@@ -90,13 +90,17 @@ def full_step_seconds(
     micro_batches: int,
     link: LinkTimes,
     replicas: int = 1,
+    copy_seconds: float = 0.0,
 ) -> float:
-    """Return the seconds of a step where each worker has a part of every weight; on a CPU nothing hides exchanges."""
+    """Return the seconds of a step where each worker has a part of every weight; on a CPU nothing hides exchanges.
+
+    `copy_seconds` is what a micro-step takes to copy weights out of what was gathered, and gradients into what is sent.
+    """
     if parts == 1:
         return micro_batches * worker.passes + worker.update
     exchange = full_micro_step_cost(parts, unit_bytes).seconds(*link)
     over_replicas = sum(ring_seconds(replicas, size / parts, link) for size in unit_bytes)
-    return micro_batches * (worker.passes + exchange) + over_replicas + worker.update / parts
+    return micro_batches * (worker.passes + copy_seconds + exchange) + over_replicas + worker.update / parts
 
 
 def tensor_step_seconds(
