@@ -3,15 +3,18 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypedDict
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from benchmarks.memory import build_workload, mlp
 from equipoise.config import TrainConfig
 from equipoise.training.loop import Training
+from equipoise.training.sharding.full.counted_exchanges import sum_parts
 from equipoise.training.sharding.full.model_units import list_units
 from equipoise.training.sharding.pipeline.model_trace import ModelTrace, bind_inputs
 from equipoise.training.sharding.pipeline.piece_measurement import measure_nodes
@@ -27,6 +30,8 @@ VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS = 65, 64, 4, 128, 4
 MLP_WIDTH = 1024
 GENERATOR_BYTES = 5056  # state of torch's generator on a CPU, which goes with values where layers draw numbers
 WARMUP_STEPS = 2
+CALIBRATION_REPEATS = 5
+EXCHANGE_BYTES = 1 << 16, 1 << 18, 1 << 20
 
 
 def gpt(config: TrainConfig | None = None) -> Workload:
@@ -84,8 +89,8 @@ class CalibrationTurn(TypedDict):
     update: float
     divided_passes: float
     """both passes of a model that `fully_shard` divides among one worker, which has nobody to wait for"""
-    sums: list[tuple[int, float]]
-    """bytes and seconds of sums between two workers, while other pairs sum theirs"""
+    exchanges: dict[str, list[tuple[int, float]]]
+    """bytes and seconds of exchanges of each kind between two workers, while other pairs exchange theirs"""
 
 
 def build_config(model: str, sharding: str, accumulation: int, steps: int = WARMUP_STEPS) -> TrainConfig:
@@ -115,7 +120,7 @@ def time_turns(
     """Time steps of all shardings and peers in turns, after a lap of each, and what predicts them in every round."""
     figures: dict[str, TurnFigures] = {}
     contestants: dict[str, Contestant] = {}
-    calibration = Calibration(model, accumulation, steps)
+    calibration = Calibration(model, accumulation)
     for name in shardings:
         lap = None
         if name in PEERS:
@@ -154,16 +159,15 @@ def add_turn(figures: TurnFigures, contestant: Contestant, steps: int) -> None:
 class Calibration:
     """Measurement of passes without exchange and of sums without passes."""
 
-    def __init__(self, model: str, accumulation: int, steps: int) -> None:
-        self.workers, self.steps = dist.get_world_size(), steps
-        pairs = [dist.new_group([rank, rank + 1]) for rank in range(0, self.workers, 2)]
+    def __init__(self, model: str, accumulation: int) -> None:
+        pairs = [dist.new_group([rank, rank + 1]) for rank in range(0, dist.get_world_size(), 2)]
         self.pair = pairs[dist.get_rank() // 2]
         training = build_training(model, "none", accumulation)
         self.whole = Peer(training, lambda module: module)
         self.divided = build_fully_shard_peer(training, parts=1)
         self.micros = len(training.micro_indices)
         total = sum(parameter.nbytes for parameter in self.whole.module.parameters())
-        self.tensors = [torch.zeros(size // 4) for size in (1 << 16, 1 << 18, total)]
+        self.tensors = [torch.zeros(size // 4) for size in (*EXCHANGE_BYTES, total)]
         for peer in (self.whole, self.divided):
             peer.take_steps(WARMUP_STEPS)
 
@@ -171,31 +175,52 @@ class Calibration:
         """Measure everything once more; all workers do it together."""
         training = self.whole.training
         inputs, targets = training.loader.load_micro_batch(0, 0)
-        forward = self.time(lambda: training.workload.loss(self.whole.module(inputs), targets), self.steps)
-        update = self.time(self.whole.optimizer.step, self.steps)
-        whole, divided = (self.time(lambda: peer.take_steps(1), self.steps) for peer in (self.whole, self.divided))  # noqa: B023
-        sums = [
-            (tensor.nbytes, self.time(lambda: dist.all_reduce(tensor, group=self.pair), self.steps))  # noqa: B023
-            for tensor in self.tensors
-        ]
+
+        def run_forward() -> object:
+            return training.workload.loss(self.whole.module(inputs), targets)
+
+        forward = self.time(run_forward)
+        update = self.time(self.whole.optimizer.step)
+        whole, divided = (self.time(partial(peer.take_steps, 1)) for peer in (self.whole, self.divided))
+        exchanges = {
+            name: [(tensor.nbytes, self.time(partial(function, tensor), run_forward)) for tensor in tensors]
+            for name, function, tensors in (
+                ("ring", partial(dist.all_reduce, group=self.pair), self.tensors),
+                ("gather", self.gather, self.tensors[:-1]),
+                ("scatter", self.scatter, self.tensors[:-1]),
+            )
+        }
         passes, divided_passes = ((seconds - update) / self.micros for seconds in (whole, divided))
         return {
             "forward": forward,
             "passes": passes,
             "update": update,
             "divided_passes": divided_passes,
-            "sums": sums,
+            "exchanges": exchanges,
         }
 
-    def time(self, function: Callable[[], object], repeats: int) -> float:
-        """Return the mean seconds of a call on the slowest worker."""
-        dist.barrier()
-        start = time.perf_counter()
-        for _ in range(repeats):
+    def gather(self, tensor: torch.Tensor) -> None:
+        """Gather the halves of a tensor."""
+        dist.all_gather_into_tensor(tensor, tensor[: len(tensor) // 2].clone(), group=self.pair)
+
+    def scatter(self, tensor: torch.Tensor) -> None:
+        """Sum the halves of a tensor, each on one worker."""
+        sum_parts(torch.empty(len(tensor) // 2), tensor, self.pair)
+
+    def time(self, function: Callable[[], object], between: Callable[[], object] = lambda: None) -> float:
+        """Return the median seconds of a call on the slowest worker, after a call of another function each time.
+
+        Links that were at rest while a pass computed take longer than those that are always busy.
+        """
+        seconds = torch.zeros(CALIBRATION_REPEATS)
+        for repeat in range(CALIBRATION_REPEATS):
+            between()
+            dist.barrier()
+            start = time.perf_counter()
             function()
-        seconds = torch.tensor((time.perf_counter() - start) / repeats)
+            seconds[repeat] = time.perf_counter() - start
         dist.all_reduce(seconds, dist.ReduceOp.MAX)
-        return float(seconds)
+        return float(seconds.median())
 
 
 class Peer:
@@ -205,7 +230,9 @@ class Peer:
         self.training, self.step = training, 0
         model = training.workload.model().train()
         self.module = build_module(model)
-        self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1e-4, momentum=0.9, fused=True)
+        is_divided = any(isinstance(parameter, DTensor) for parameter in self.module.parameters())
+        fused = None if is_divided else True  # torch has no fused kernels for DTensors
+        self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1e-4, momentum=0.9, fused=fused)
 
     def take_steps(self, count: int) -> None:
         """Take so many steps, summing over workers in the last micro-batch of each where torch lets one choose."""

@@ -1,7 +1,7 @@
 """Steps of models in parts between hosts, beside their closed forms: python -m benchmarks.sharding.
 
 Hosts are network namespaces with a worker each. On every number of hosts and rate of the links all ways of sharding take
-turns in one process group. Seconds are predicted from the passes of one worker alone and from sums between two hosts;
+turns in one process group. Seconds are predicted from passes without an exchange and from exchanges between two hosts, in every round;
 bytes are those that the kernel counts on each host, those of the laps and those of closed forms. With `--bubbles` it
 measures how long stages of a pipeline wait instead; with `--peers`, loops by hand around DDP and `fully_shard` of torch.
 """
@@ -24,12 +24,14 @@ from equipoise.planning.sharding.step_seconds import (
     LinkTimes,
     WorkerTimes,
     bucketed_step_seconds,
-    full_micro_step_cost,
+    FullLinks,
     full_step_seconds,
     optimizer_step_seconds,
     pipeline_bubble,
+    gather_cost,
     pipeline_step_seconds,
     ring_seconds,
+    scatter_cost,
     tensor_step_seconds,
 )
 from equipoise.registries.sharding_registry import parse_sharding
@@ -59,7 +61,7 @@ def main() -> None:
     """Measure all cases and print tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sharding", description=__doc__)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
-    parser.add_argument("--hosts", nargs="+", type=int, default=[2, 4], choices=[2, 4])
+    parser.add_argument("--hosts", nargs="+", type=int, default=[2, 4], choices=[2, 4], help="4 alone predict themselves")
     parser.add_argument("--megabits", nargs="+", type=float, default=[200.0, 0.0], help="0 for as fast as memory")
     parser.add_argument("--grad-accumulation", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3, help="steps of a turn")
@@ -76,7 +78,8 @@ def main() -> None:
             facts = run(hosts, "measure_model", model, [2, 4])[0]
         print_model(model, facts)
         for megabits in options.megabits:
-            for count in options.hosts:
+            two_hosts: list[dict[str, Any]] = []
+            for count in sorted(options.hosts):
                 shardings = PEERS if options.peers else SHARDINGS[count]
                 with create_hosts(count, megabits) as hosts:
                     turns = options.grad_accumulation, options.steps, options.rounds
@@ -85,7 +88,8 @@ def main() -> None:
                 rate = f"{megabits:g} Mbit/s" if megabits else "memory speed"
                 print(f"\n{model}, {count} hosts, {rate}; load {before:.1f} before, {os.getloadavg()[0]:.1f} after")
                 figures = [figures for figures, _ in by_host]
-                predictors = [Predictor(facts, turn, count, options.grad_accumulation) for turn in by_host[0][1]]
+                two_hosts = two_hosts or by_host[0][1]
+                predictors = [Predictor(facts, turn, count, options.grad_accumulation) for turn in two_hosts]
                 if options.peers:
                     print_ratios(figures, shardings)
                 else:
@@ -110,15 +114,18 @@ def run(hosts: list[Host], function: str, *arguments: Any) -> list[Any]:
 
 
 class Predictor:
-    """Closed forms for one model on so many hosts, by what was measured in one round."""
+    """Closed forms for one model on so many hosts, by what was measured on two hosts in one round."""
 
     def __init__(self, facts: dict[str, Any], turn: dict[str, Any], workers: int, accumulation: int) -> None:
         self.facts, self.workers, self.accumulation = facts, workers, accumulation
-        self.worker = WorkerTimes(turn["forward"], turn["passes"] - turn["forward"], turn["update"])
-        self.copy_seconds = max(0.0, turn["divided_passes"] - turn["passes"])
-        costs = [all_reduce_cost("ring", 2, size).local for size, _ in turn["sums"]]
-        alpha, beta = fit_link(costs, np.array([seconds for _, seconds in turn["sums"]]))
-        self.link = LinkTimes(alpha, beta or 0.0)
+        slowdown = max(1.0, workers / (os.cpu_count() or 1))  # of workers that share cores
+        forward, passes, update, divided = (
+            slowdown * turn[name] for name in ("forward", "passes", "update", "divided_passes")
+        )
+        self.worker = WorkerTimes(forward, passes - forward, update)
+        self.copy_seconds = max(0.0, divided - passes)
+        self.links = {name: fit_exchanges(name, sums) for name, sums in turn["exchanges"].items()}
+        self.link = self.links["ring"]
         self.buckets: list[int] = facts["bucket_bytes"]
         self.total = sum(self.buckets)
 
@@ -149,9 +156,9 @@ class Predictor:
         """Predict a part of every weight on each worker."""
         units, replicas = self.facts["unit_bytes"], self.workers // parts
         seconds = full_step_seconds(
-            self.worker, units, parts, self.accumulation, self.link, replicas, self.copy_seconds
+            self.worker, units, parts, self.accumulation, FullLinks(**self.links), replicas, self.copy_seconds
         )
-        sent = self.accumulation * full_micro_step_cost(parts, units).serial_bytes
+        sent = self.accumulation * (2 * gather_cost(parts, units).serial_bytes + scatter_cost(parts, units).serial_bytes)
         return Prediction(seconds, sent + ring_bytes(replicas, self.total / parts))
 
     def predict_tensor(self, parts: int) -> Prediction:
@@ -184,6 +191,17 @@ class Predictor:
         return Prediction(seconds, (sent + over_replicas) / parts)
 
 
+def fit_exchanges(name: str, sums: Sequence[tuple[int, float]]) -> LinkTimes:
+    """Return the link of a kind of exchange, from those of several sizes between two workers."""
+    costs = {
+        "ring": lambda size: all_reduce_cost("ring", 2, size).local,
+        "gather": lambda size: gather_cost(2, [size]),
+        "scatter": lambda size: scatter_cost(2, [size]),
+    }
+    alpha, beta = fit_link([costs[name](size) for size, _ in sums], np.array([seconds for _, seconds in sums]))
+    return LinkTimes(alpha, beta or 0.0)
+
+
 def ring_bytes(workers: int, size: float) -> float:
     """Return the bytes that leave a worker in a sum of so many bytes."""
     return all_reduce_cost("ring", workers, size).mean_sent_bytes
@@ -198,15 +216,13 @@ def print_model(model: str, facts: dict[str, Any]) -> None:
 
 def print_calibration(predictors: Sequence[Predictor]) -> None:
     """Print medians of what predicts steps."""
-    columns = [
-        (*predictor.worker, predictor.copy_seconds, predictor.link.alpha, 8e-6 / max(predictor.link.beta, 1e-12))
-        for predictor in predictors
-    ]
-    forward, backward, update, copies, alpha, rate = (statistics.median(column) for column in zip(*columns, strict=True))
-    print(
-        f"forward {1e3 * forward:.1f} ms, backward {1e3 * backward:.1f} ms, update {1e3 * update:.2f} ms, copies of full"
-        f" {1e3 * copies:.1f} ms, a message {1e3 * alpha:.2f} ms, link {rate:.0f} Mbit/s"
-    )
+    columns = [(*predictor.worker, predictor.copy_seconds) for predictor in predictors]
+    medians = [1e3 * statistics.median(column) for column in zip(*columns, strict=True)]
+    print("forward {:.1f} ms, backward {:.1f} ms, update {:.2f} ms, copies of full {:.1f} ms".format(*medians), end="")
+    for name in predictors[0].links:
+        alpha, beta = (statistics.median(column) for column in zip(*(p.links[name] for p in predictors), strict=True))
+        print(f"; {name} {1e3 * alpha:.2f} ms, {8e-6 / max(beta, 1e-12):.0f} Mbit/s", end="")
+    print()
 
 
 def list_turns(by_host: Sequence[dict[str, Any]], name: str) -> list[float]:

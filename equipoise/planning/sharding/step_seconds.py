@@ -78,9 +78,23 @@ def optimizer_step_seconds(
     return summed + broadcast_cost(workers, sum(bucket_bytes)).seconds(*link)
 
 
-def full_micro_step_cost(parts: int, unit_bytes: Sequence[float]) -> LevelCost:
-    """Return the cost of a micro-step: each unit is gathered twice in a ring, and its gradient summed at once."""
-    return LevelCost(len(unit_bytes) * (2 * (parts - 1) + 1), 3 * (parts - 1) / parts * sum(unit_bytes))
+def gather_cost(parts: int, unit_bytes: Sequence[float]) -> LevelCost:
+    """Return the cost of gathering each unit of a model once, in a ring."""
+    return LevelCost(len(unit_bytes) * (parts - 1), (parts - 1) / parts * sum(unit_bytes))
+
+
+def scatter_cost(parts: int, unit_bytes: Sequence[float]) -> LevelCost:
+    """Return the cost of summing the gradients of each unit, of which each worker gets its part from all others."""
+    return LevelCost(len(unit_bytes), (parts - 1) / parts * sum(unit_bytes))
+
+
+class FullLinks(NamedTuple):
+    """What the exchanges of --sharding full take on the slowest link; each kind has its own delay and rate."""
+
+    gather: LinkTimes
+    scatter: LinkTimes
+    ring: LinkTimes
+    """of sums over replicas"""
 
 
 def full_step_seconds(
@@ -88,7 +102,7 @@ def full_step_seconds(
     unit_bytes: Sequence[float],
     parts: int,
     micro_batches: int,
-    link: LinkTimes,
+    links: FullLinks,
     replicas: int = 1,
     copy_seconds: float = 0.0,
 ) -> float:
@@ -98,8 +112,9 @@ def full_step_seconds(
     """
     if parts == 1:
         return micro_batches * worker.passes + worker.update
-    exchange = full_micro_step_cost(parts, unit_bytes).seconds(*link)
-    over_replicas = sum(ring_seconds(replicas, size / parts, link) for size in unit_bytes)
+    gathers = 2 * gather_cost(parts, unit_bytes).seconds(*links.gather)
+    exchange = gathers + scatter_cost(parts, unit_bytes).seconds(*links.scatter)
+    over_replicas = sum(ring_seconds(replicas, size / parts, links.ring) for size in unit_bytes)
     return micro_batches * (worker.passes + copy_seconds + exchange) + over_replicas + worker.update / parts
 
 

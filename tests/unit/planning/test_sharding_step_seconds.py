@@ -2,6 +2,7 @@ import pytest
 
 from equipoise.errors import EquipoiseError
 from equipoise.planning.sharding.step_seconds import (
+    FullLinks,
     LinkTimes,
     WorkerTimes,
     bucketed_step_seconds,
@@ -17,6 +18,7 @@ from equipoise.training.sharding.pipeline.pipeline_schedules import StagePass, l
 WORKER = WorkerTimes(1.0, 2.0, 0.5)
 LINK = LinkTimes(0.01, 1e-3)
 FREE = LinkTimes(0.0, 0.0)
+LINKS = FullLinks(LINK, LinkTimes(0.02, 2e-3), LINK)
 
 
 def simulate_pipeline(stage_seconds, transfers, micros, schedule="1f1b"):
@@ -85,12 +87,13 @@ def test_backward_hides_all_buckets_but_the_last():
 
 
 def test_full_sharding_gathers_twice_and_sums_once_a_micro_step():
-    cost = 2 * (2 * (2 * 3 + 1) * 0.01 + 3 * 3 / 4 * 1000 * 1e-3)
-    seconds = full_step_seconds(WORKER, [600.0, 400.0], 4, 2, LINK)
-    assert seconds == pytest.approx(2 * 3.0 + cost + 0.5 / 4)
-    replicated = full_step_seconds(WORKER, [600.0, 400.0], 4, 2, LINK, replicas=2)
+    gathers, sums = 2 * 2 * (2 * 3 * 0.01 + 3 / 4 * 1000 * 1e-3), 2 * (2 * 0.02 + 3 / 4 * 1000 * 2e-3)
+    seconds = full_step_seconds(WORKER, [600.0, 400.0], 4, 2, LINKS)
+    assert seconds == pytest.approx(2 * 3.0 + gathers + sums + 0.5 / 4)
+    replicated = full_step_seconds(WORKER, [600.0, 400.0], 4, 2, LINKS, replicas=2)
     assert replicated - seconds == pytest.approx(2 * 2 * 0.01 + 1000 / 4 * 1e-3)
-    assert full_step_seconds(WORKER, [600.0, 400.0], 1, 2, LINK) == pytest.approx(6.5)
+    assert full_step_seconds(WORKER, [600.0, 400.0], 4, 2, LINKS, copy_seconds=0.25) - seconds == pytest.approx(0.5)
+    assert full_step_seconds(WORKER, [600.0, 400.0], 1, 2, LINKS) == pytest.approx(6.5)
 
 
 @pytest.mark.parametrize("workers", [2, 4])
