@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypedDict
+from itertools import pairwise
+from typing import Protocol, TypedDict
 
 import torch
 import torch.distributed as dist
@@ -161,7 +162,7 @@ class Calibration:
 
     def __init__(self, model: str, accumulation: int) -> None:
         pairs = [dist.new_group([rank, rank + 1]) for rank in range(0, dist.get_world_size(), 2)]
-        self.pair = pairs[dist.get_rank() // 2]
+        self.pair: dist.ProcessGroup = pairs[dist.get_rank() // 2]  # type: ignore[assignment]  # this worker is in it
         training = build_training(model, "none", accumulation)
         self.whole = Peer(training, lambda module: module)
         self.divided = build_fully_shard_peer(training, parts=1)
@@ -254,7 +255,7 @@ class Peer:
 
 
 def build_fully_shard_peer(training: Training, parts: int = 0) -> Peer:
-    """Return a peer that torch's `fully_shard` divides in the units of --sharding full; among all workers by default."""
+    """Return a peer that torch's `fully_shard` divides in the units of --sharding full, by default among all."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -284,7 +285,7 @@ def measure_bubbles(model: str, accumulations: list[int], steps: int) -> dict[in
         next(training.laps())
     for _ in range(steps):
         for count, training in trainings.items():
-            assert isinstance(training.steps, PipelineSteps)  # noqa: S101 - the type of these steps
+            assert isinstance(training.steps, PipelineSteps)
             training.steps.record_timeline()
             dist.barrier()
             training.take_steps(1)
@@ -353,7 +354,7 @@ def measure_stages(training: Training, count: int) -> StageFacts:
     )
     boundaries = cut_stages(trace, measured, count)
     bounds = [0, *(boundary.node for boundary in boundaries), len(measured)]
-    seconds = [sum(node.seconds for node in measured[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    seconds = [sum(node.seconds for node in measured[a:b]) for a, b in pairwise(bounds)]
     sizes = {name: value.nbytes for name, value in training.model.named_parameters()}
     holders = find_weight_holders(trace, boundaries, [[name] for name in sizes])
     return {

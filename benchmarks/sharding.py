@@ -1,9 +1,10 @@
 """Steps of models in parts between hosts, beside their closed forms: python -m benchmarks.sharding.
 
-Hosts are network namespaces with a worker each. On every number of hosts and rate of the links all ways of sharding take
-turns in one process group. Seconds are predicted from passes without an exchange and from exchanges between two hosts, in every round;
-bytes are those that the kernel counts on each host, those of the laps and those of closed forms. With `--bubbles` it
-measures how long stages of a pipeline wait instead; with `--peers`, loops by hand around DDP and `fully_shard` of torch.
+Hosts are network namespaces with a worker each. On every number of hosts and rate of the links all ways of sharding
+take turns in one process group. Seconds are predicted from passes without an exchange and from exchanges between two
+hosts, in every round; bytes are those that the kernel counts on each host, those of the laps and those of closed forms.
+With `--bubbles` it measures how long stages of a pipeline wait instead; with `--peers` our steps and those of loops by
+hand around DDP and `fully_shard` of torch.
 """
 
 import argparse
@@ -19,16 +20,16 @@ import torch
 from equipoise.formatting import format_bytes
 from equipoise.hardware import describe_hardware
 from equipoise.planning.exchanges.algorithm_times import fit_link
-from equipoise.planning.exchanges.exchange_time import all_reduce_cost
+from equipoise.planning.exchanges.exchange_time import LevelCost, all_reduce_cost
 from equipoise.planning.sharding.step_seconds import (
+    FullLinks,
     LinkTimes,
     WorkerTimes,
     bucketed_step_seconds,
-    FullLinks,
     full_step_seconds,
+    gather_cost,
     optimizer_step_seconds,
     pipeline_bubble,
-    gather_cost,
     pipeline_step_seconds,
     ring_seconds,
     scatter_cost,
@@ -61,7 +62,9 @@ def main() -> None:
     """Measure all cases and print tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sharding", description=__doc__)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
-    parser.add_argument("--hosts", nargs="+", type=int, default=[2, 4], choices=[2, 4], help="4 alone predict themselves")
+    parser.add_argument(
+        "--hosts", nargs="+", type=int, default=[2, 4], choices=[2, 4], help="4 alone predict themselves"
+    )
     parser.add_argument("--megabits", nargs="+", type=float, default=[200.0, 0.0], help="0 for as fast as memory")
     parser.add_argument("--grad-accumulation", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3, help="steps of a turn")
@@ -158,7 +161,9 @@ class Predictor:
         seconds = full_step_seconds(
             self.worker, units, parts, self.accumulation, FullLinks(**self.links), replicas, self.copy_seconds
         )
-        sent = self.accumulation * (2 * gather_cost(parts, units).serial_bytes + scatter_cost(parts, units).serial_bytes)
+        sent = self.accumulation * (
+            2 * gather_cost(parts, units).serial_bytes + scatter_cost(parts, units).serial_bytes
+        )
         return Prediction(seconds, sent + ring_bytes(replicas, self.total / parts))
 
     def predict_tensor(self, parts: int) -> Prediction:
@@ -193,7 +198,7 @@ class Predictor:
 
 def fit_exchanges(name: str, sums: Sequence[tuple[int, float]]) -> LinkTimes:
     """Return the link of a kind of exchange, from those of several sizes between two workers."""
-    costs = {
+    costs: dict[str, Callable[[int], LevelCost]] = {
         "ring": lambda size: all_reduce_cost("ring", 2, size).local,
         "gather": lambda size: gather_cost(2, [size]),
         "scatter": lambda size: scatter_cost(2, [size]),
@@ -230,11 +235,20 @@ def list_turns(by_host: Sequence[dict[str, Any]], name: str) -> list[float]:
     return [max(values) for values in zip(*(figures[name]["seconds"] for figures in by_host), strict=True)]
 
 
-def print_figures(
-    by_host: Sequence[dict[str, Any]], predictors: Sequence[Predictor], names: Sequence[str]
-) -> None:
+def print_figures(by_host: Sequence[dict[str, Any]], predictors: Sequence[Predictor], names: Sequence[str]) -> None:
     """Print a row for each way of sharding; its error is the median over rounds, of what the round itself predicts."""
-    columns = "ms a step", "predicted", "error", "lowest", "highest", "CPU ms", "kernel", "lap's most", "form", "peak MB"
+    columns = (
+        "ms a step",
+        "predicted",
+        "error",
+        "lowest",
+        "highest",
+        "CPU ms",
+        "kernel",
+        "lap's most",
+        "form",
+        "peak MB",
+    )
     print(f"| | {' | '.join(columns)} |\n|---|{'--:|' * len(columns)}")
     for name in names:
         rows, turns = [figures[name] for figures in by_host], list_turns(by_host, name)
@@ -270,10 +284,13 @@ def print_bubbles(model: str, steps: int) -> None:
     with create_hosts(2, 0.0) as hosts:
         by_host = run(hosts, "measure_bubbles", model, BUBBLE_ACCUMULATIONS, steps)
     print(f"\n{model}, 2 stages on 2 hosts; load {os.getloadavg()[0]:.1f} after")
-    print("| micro-batches | of the first stage | of the last stage | mean | (S - 1)/(M + S - 1) |\n|--:|--:|--:|--:|--:|")
+    print(
+        "| micro-batches | of the first stage | of the last stage | mean | (S - 1)/(M + S - 1) |\n|--:|--:|--:|--:|--:|"
+    )
     for micros in by_host[0]:
         first, last = (statistics.median(bubbles[micros]) for bubbles in by_host)
-        print(f"| {micros} | {first:.3f} | {last:.3f} | {(first + last) / 2:.3f} | {pipeline_bubble(2, int(micros)):.3f} |")
+        waits = first, last, (first + last) / 2, pipeline_bubble(2, int(micros))
+        print(f"| {micros} | {' | '.join(f'{wait:.3f}' for wait in waits)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import ctypes
 import resource
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,17 +57,20 @@ def return_freed_memory() -> None:
     ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MMAP_BYTES)
 
 
+def build_small_model() -> nn.Module:
+    return nn.Sequential(nn.Linear(WIDTH, 8), nn.ReLU(), nn.Linear(8, 10))
+
+
 def warm_up(config: TrainConfig) -> None:
     """Load what a first step loads, with a small model, so that only the tensors of the large one count."""
-    model: Callable[[], nn.Module] = lambda: nn.Sequential(nn.Linear(WIDTH, 8), nn.ReLU(), nn.Linear(8, 10))
-    training = Training(config, build_workload("small", (WIDTH,), model))
+    training = Training(config, build_workload("small", (WIDTH,), build_small_model))
     training.prepare_all_reduce()
     training.steps.begin(training.loader, 0)
     training.take_steps(1)
 
 
 @contextmanager
-def limit_data(free_bytes: int | None):
+def limit_data(free_bytes: int | None) -> Iterator[None]:
     """Give this process so many bytes more than it has, for the length of the block."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if free_bytes is not None:

@@ -18,7 +18,10 @@ CONFIG = TrainConfig(
 @pytest.mark.parametrize("workers", [2, 4])
 def test_parts_of_a_model_fit_where_whole_replicas_do_not(workers, tmp_path):
     whole, parts = (replace(CONFIG, workers=workers, sharding=sharding) for sharding in ("none", "full"))
-    free = {config.sharding: run_with_gloo(workers, tmp_path, train_in_limit, config, tmp_path, None) for config in (whole, parts)}
+    free = {
+        config.sharding: run_with_gloo(workers, tmp_path, train_in_limit, config, tmp_path, None)
+        for config in (whole, parts)
+    }
     peaks = {sharding: [run.peak_bytes for run in runs] for sharding, runs in free.items()}
     print({sharding: [round(peak / 1e6, 1) for peak in values] for sharding, values in peaks.items()})
     limit = round(mean((max(peaks["full"]), min(peaks["none"]))))
