@@ -16,6 +16,7 @@ from equipoise.bundle.manifest import Manifest
 from equipoise.command_template import find_program_name
 from equipoise.drift.diagnosis.verdict import Verdict, parse_verdict
 from equipoise.errors import EquipoiseError
+from equipoise.planning.devices.device_rows import select_device_rows
 from equipoise.planning.document import PLAN_FILE, PlanDocument
 from equipoise.planning.exchanges.exact_rows import select_exact_runs, select_exact_steps
 from equipoise.planning.measurements import STATISTICAL_COLUMNS, read_examples_to_target, read_step_times
@@ -179,9 +180,11 @@ def read_sweep(file: Path) -> Sweep:
     unfinished_trials = [] if is_finished else read_trials(folder / "trials")
     table = read_examples_to_target(folder / "statistical.csv") if is_finished else trials_to_table(unfinished_trials)
     steps = read_step_times(folder / "system.csv") if (folder / "system.csv").is_file() else None
+    document = PlanDocument.read(plan) if plan.exists() else NO_PLAN_YET
+    device = (document.system.device if document.system else None) or ""
     return Sweep(
-        plan=PlanDocument.read(plan) if plan.exists() else NO_PLAN_YET,
-        step_times=None if steps is None else select_exact_steps(steps),
+        plan=document,
+        step_times=None if steps is None else select_exact_steps(select_device_rows(steps, device)),
         examples_to_target=None if table is None else select_exact_runs(table),
         trial=require_keys(read_json(trial), trial) if trial.exists() else {},
         num_trials=len(table) if is_finished and table is not None else len(list((folder / "trials").glob("*.json"))),

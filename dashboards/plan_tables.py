@@ -67,14 +67,29 @@ def best_lr(trials: pd.DataFrame) -> float:
 
 
 def candidate_plans(document: PlanDocument) -> pd.DataFrame:
-    """Return every candidate plan: time to the target with interval, and cost in worker-seconds."""
-    return settings_to_table(document.options)
+    """Return every candidate plan on the device of the step times: time to the target with interval, and cost."""
+    device = document.system.device if document.system else None
+    return settings_to_table([option for option in document.options if option.device == device])
 
 
 def settings_to_table(settings: Sequence[PredictedSetting]) -> pd.DataFrame:
     """Return predicted settings as rows: time to the target with interval, and cost in worker-seconds."""
     rows = [vars(setting) | vars(setting.seconds) | {"seconds": setting.seconds.value} for setting in settings]
     return pd.DataFrame(rows, columns=[*CANDIDATE_COLUMNS])
+
+
+def settings_by_device(settings: Sequence[PredictedSetting], in_dollars: bool) -> pd.DataFrame:
+    """Return predicted settings as rows with their device, empty for none, and their `cost`."""
+    table = settings_to_table(settings)
+    dollars = pd.Series([setting.dollars for setting in settings], index=table.index, dtype=float)
+    return table.assign(
+        device=[setting.device or "" for setting in settings], cost=dollars if in_dollars else table.worker_seconds
+    )
+
+
+def has_cost_in_dollars(document: PlanDocument) -> bool:
+    """Return whether the cost of all settings is known in dollars."""
+    return bool(document.options) and all(option.dollars is not None for option in document.options)
 
 
 def group_by_cluster_shape(table: pd.DataFrame) -> dict[tuple[int, int], pd.DataFrame]:
@@ -120,9 +135,12 @@ def format_cluster_shape(nodes: int, workers: int) -> str:
 
 
 def format_plans(plans: pd.DataFrame) -> list[str]:
-    """Return each plan in a few words: cluster shape, batch size and learning rate."""
+    """Return each plan in a few words: cluster shape, batch size, learning rate, and device if the table has any."""
+    devices = plans.device if "device" in plans else [""] * len(plans)
     rows = zip(plans.nodes, plans.workers, plans.batch, plans.lr, strict=True)
     return [
-        f"{format_cluster_shape(nodes, workers)} x {batch}" + ("" if lr is None or pd.isna(lr) else f", lr {lr:.3g}")
-        for nodes, workers, batch, lr in rows
+        f"{format_cluster_shape(nodes, workers)} x {batch}"
+        + ("" if lr is None or pd.isna(lr) else f", lr {lr:.3g}")
+        + (f", on {device}" if device else "")
+        for (nodes, workers, batch, lr), device in zip(rows, devices, strict=True)
     ]

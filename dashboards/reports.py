@@ -168,14 +168,18 @@ def plan_paragraphs(document: PlanDocument) -> list[str]:
     exchange = f", exchanging as `{plan.exchange}`" if plan.exchange else ""
     exchange += "" if plan.momentum is None else f" with a momentum of {plan.momentum:g}"
     shape, seconds = format_cluster_shape(plan.nodes, plan.workers), plan.seconds
+    device = f" of `{plan.device}`" if plan.device else ""
+    dollars = "" if plan.dollars is None else f", or {format_significant(plan.dollars)} dollars"
     paragraphs = [
         describe_plan_status(document),
-        f"Train on {shape} with {plan.batch} examples each{rate}{exchange}"
+        f"Train on {shape}{device} with {plan.batch} examples each{rate}{exchange}"
         f": predicted {format_time_interval(seconds)} to the target, at a cost of"
-        f" {format_significant(plan.worker_seconds, count_justified_digits(seconds))} worker-seconds."
-        " In brackets is the 80 % interval.",
+        f" {format_significant(plan.worker_seconds, count_justified_digits(seconds))} worker-seconds"
+        f"{dollars}. In brackets is the 80 % interval.",
         f"Reason: {plan.why}.",
     ]
+    if document.system and (verdicts := [fit.verdict for fit in document.system.devices if fit.verdict]):
+        paragraphs.append(f"Devices: {'; '.join(verdicts)}.")
     if runner_up:
         shape = format_cluster_shape(runner_up.nodes, runner_up.workers)
         predicted = f"predicted {format_time_interval(runner_up.seconds)} to the target"

@@ -216,7 +216,7 @@ class TrainConfig:
         require_compatible(self.sync_method, self.compression_method, self.all_reduce)
         require_runnable_servers(self.sync_method, self.servers, self._max_workers)
         require_runnable_sharding(
-            self.sharding_method, self.workers, self.sync, self.compression, self.all_reduce, self.optimizer
+            self.sharding_method, self._max_workers, self.sync, self.compression, self.all_reduce, self.optimizer
         )
         self._require_workload_or_command()
         if self.lora_rank is not None and self.init_from is None:

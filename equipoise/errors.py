@@ -52,6 +52,7 @@ ERROR_CODES = {
     "plan-missing": "a file without a plan, or with no recommendation",
     "plan-invalid": "a plan that cannot be applied",
     "cluster-too-small": "more workers than the cluster can hold",
+    "cluster-unreachable": "a Ray cluster at whose address nothing answers",
     "cluster-file": "a cluster file that cannot be used",
     "all-reduce-unusable": "an all-reduce algorithm that these workers, their nodes or devices cannot run",
     "sharding-unusable": "a number of workers, or a model, that --sharding cannot divide",

@@ -14,17 +14,21 @@ if __name__ == "__main__":
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import MAX_COUNT
 from equipoise.planning.build_document import PlanRequest, read_request
+from equipoise.planning.devices.device_plan import build_device_plan
+from equipoise.planning.devices.device_prices import CostLimits, DevicePrices
 from equipoise.planning.document import PLAN_FILE
 from equipoise.planning.exchanges.exchange_columns import RATE_COLUMN, read_algorithm_times
 from equipoise.planning.exchanges.exchange_name import parse_exchange
-from equipoise.planning.exchanges.exchange_plan import ExchangeRequest, build_exchange_plan
+from equipoise.planning.exchanges.exchange_plan import ExchangeRequest
 from equipoise.planning.measurements import COUNT_COLUMN
+from equipoise.planning.memory.memory_limit import parse_memory
 from equipoise.planning.plan import ClusterShape
 from equipoise.runs.folder import require_writable
 from equipoise.storage.atomic import write_json
@@ -33,6 +37,7 @@ from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl, validate_locations
 from jobs.cli.plan_report import format_exchanges, format_plan, format_predictions, write_plan_pages
 
+MIN_DOLLARS, MAX_DOLLARS = 1e-9, 1e12  # of an amount: wider than any real one, narrow enough for arithmetic
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -50,9 +55,22 @@ def parse_duration(text: str) -> float:
 def parse_dollars(flag: str, text: str) -> float:
     """Parse an amount such as `40usd` or `40` and return it in dollars."""
     match = re.fullmatch(r"\$?([0-9]+(?:\.[0-9]+)?)\s*(usd)?", text.lower())
-    if not match or not 0 < float(match[1]) < float("inf"):
+    if not match or not MIN_DOLLARS <= float(match[1]) <= MAX_DOLLARS:
         raise EquipoiseError("option-format", f"{flag} must be an amount such as 40usd, got {text[:40]!r}")
     return float(match[1])
+
+
+def parse_prices(texts: Sequence[str]) -> DevicePrices:
+    """Parse prices such as `3.06usd`, or `a10=1.2usd h100=4usd` by device; one without a name is that of all others."""
+    prices: dict[str, float] = {}
+    for text in texts:
+        name, _, amount = text.rpartition("=")
+        if (device := name.strip()) in prices:
+            which = f"for {device!r}" if device else "without the name of a device"
+            raise EquipoiseError("option-conflict", f"--price has two amounts {which}", "give one of them")
+        prices[device] = parse_dollars("--price", amount)
+    otherwise = prices.pop("", None)
+    return DevicePrices(by_device=prices, otherwise=otherwise)
 
 
 def parse_cluster_shape(text: str) -> ClusterShape:
@@ -94,8 +112,12 @@ class PlanOptions:
     """recommend the cheapest plan that finishes within this time: 90s, 15m, 2h"""
     budget: str | None = None
     """recommend the fastest plan that costs no more than this: 40usd"""
-    price: str | None = None
-    """price of one worker for an hour: 3.06usd"""
+    price: tuple[str, ...] = ()
+    """price of one worker for an hour: 3.06usd, or of each that --system names in its column device: a10=1.2usd
+    h100=4usd"""
+    memory: str | None = None
+    """memory that a worker may use, such as 16GB or 512MiB: settings that need more, by the column peak_bytes of
+    --system, are left out"""
 
     def validate(self) -> None:
         """Refuse options that do not fit together or are out of range."""
@@ -107,7 +129,7 @@ class PlanOptions:
             raise EquipoiseError(
                 "option-missing", "cannot use --exchange alone: it refines the step times of --system", "give both"
             )
-        if (self.budget is None) != (self.price is None):
+        if self.budget is not None and not self.price:
             raise EquipoiseError(
                 "option-missing",
                 "--budget and --price belong together",
@@ -129,6 +151,11 @@ class PlanOptions:
         for name in self.predict_exchange:
             parse_exchange(name)
 
+        if self.memory is not None and not self.system:
+            raise EquipoiseError("option-missing", "cannot keep to --memory without --system", "give both")
+        if self.memory is not None:
+            parse_memory("--memory", self.memory)
+
     def exchange_request(self) -> ExchangeRequest:
         """Read the table of sums and return the exchanges and rates to predict."""
         sums = read_algorithm_times(self.algorithms) if self.algorithms else None
@@ -136,15 +163,20 @@ class PlanOptions:
 
     def request(self) -> PlanRequest:
         """Read the tables and add the limits that the plan must keep."""
-        shapes, deadline, budget = tuple(self.cluster_shapes), self.deadline_seconds, self.budget_worker_seconds
+        shapes, deadline = tuple(self.cluster_shapes), self.deadline_seconds
         measured = read_request(system=self.system, exchange=self.exchange, statistical=self.statistical)
         return replace(
             measured,
             cluster_shapes=shapes,
             global_batches=self.predict_batch,
             deadline_seconds=deadline,
-            budget_worker_seconds=budget,
+            memory_bytes=self.memory_bytes,
         )
+
+    @property
+    def memory_bytes(self) -> float | None:
+        """Bytes of --memory; None if it is not given."""
+        return None if self.memory is None else parse_memory("--memory", self.memory)
 
     @property
     def cluster_shapes(self) -> list[ClusterShape]:
@@ -157,13 +189,10 @@ class PlanOptions:
         return None if self.deadline is None else parse_duration(self.deadline)
 
     @property
-    def budget_worker_seconds(self) -> float | None:
-        """Worker-seconds that --budget buys at --price; None if they are not given."""
-        return (
-            None
-            if self.budget is None or self.price is None
-            else parse_dollars("--budget", self.budget) / parse_dollars("--price", self.price) * 3600
-        )
+    def cost_limits(self) -> CostLimits:
+        """Prices of --price and amount of --budget, parsed."""
+        budget = None if self.budget is None else parse_dollars("--budget", self.budget)
+        return CostLimits(prices=parse_prices(self.price), budget_dollars=budget)
 
 
 @command()
@@ -173,7 +202,8 @@ def main() -> int:
     options.validate()
     validate_locations(options.out, options.system, options.exchange, options.statistical, options.algorithms)
     require_no_other_results(options.out, "plan")
-    document, request = build_exchange_plan(options.request(), options.exchange_request())
+    limits = options.cost_limits
+    document, request = build_device_plan(options.request(), options.exchange_request(), limits)
     require_writable(options.out)
     write_json(options.out / PLAN_FILE, document.to_json())
     print(

@@ -24,6 +24,8 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_units, make_printable, pluralize
 from equipoise.registries.all_reduce_registry import require_runnable_algorithm
+from equipoise.registries.option_groups import PLACEMENT_OPTIONS
+from equipoise.registries.sharding_registry import require_elastic_sharding
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record, mean_noise_scale
 from equipoise.runs.run_end import find_kept_lap
@@ -90,10 +92,14 @@ class TrainOptions(TrainConfig):
         super().__post_init__()
         for workers in range(self.min_workers, self.workers):  # an elastic run may get any of these numbers
             require_runnable_algorithm(self.all_reduce, workers)
+        require_elastic_sharding(self.sharding_method, self.min_workers, self.workers)
 
     @property
     def _max_workers(self) -> int:
-        return max(self.workers, self.worker_range.most)
+        workers = max(self.workers, self.worker_range.most)
+        if self.plan is not None and workers == 1:  # the plan has yet to say how many, and train_config checks again
+            return max(1, self.servers, self.sharding_method.group_size)
+        return workers
 
     def train_config(self) -> TrainConfig:
         """Return the options of the training run alone, without --out, --plan and --track."""
@@ -122,7 +128,7 @@ def main() -> int:
     require_usable_locations(config, out)
     require_no_other_results(out, "run")
     require_usable_tracker(options.track, out)
-    if record := load_finished_run(out, config):
+    if record := load_finished_run(out, config, PLACEMENT_OPTIONS):
         print(f"{out} already holds this run, which has ended: nothing to do")
     else:
         planned_machine = require_same_setup(options.plan, config, load_if_workload(config)) if options.plan else None

@@ -166,6 +166,7 @@ def sweep_facts(sweep: Sweep) -> dict[str, str]:
         return facts | {"plan": "none"}
     return facts | {
         "plan": sweep.plan.status,
+        **({"device": plan.device} if plan.device else {}),
         "workers x batch": f"{plan.workers} x {plan.batch}",
         "learning rate": format_number(plan.lr),
         "time to the target": format_interval(plan.seconds, "s"),

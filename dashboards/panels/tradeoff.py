@@ -11,6 +11,7 @@ from dashboards.page import Panel, Table
 from dashboards.panels.critical_batches import build_targets_panel
 from dashboards.panels.learning_rates import build_lr_panel
 from dashboards.panels.pareto_front import (
+    READING_OF_DEVICES,
     READING_OF_FRONT,
     READING_OF_HEATMAP,
     build_deadline_slider,
@@ -36,10 +37,12 @@ from dashboards.plan_tables import (
     candidate_plans,
     format_cluster_shape,
     group_by_cluster_shape,
+    has_cost_in_dollars,
     mark_best_lr,
     measured_step_times,
     predicted_examples,
     predicted_step_times,
+    settings_by_device,
 )
 from dashboards.theme import apply_theme, series_color, set_log_axis, share_x_axis
 from equipoise.planning.document import PlanDocument
@@ -140,7 +143,7 @@ def build_tradeoff_panels(
                 name="front",
                 figure=pareto_figure(document),
                 caption=caption,
-                reading=READING_OF_FRONT,
+                reading=READING_OF_FRONT + (READING_OF_DEVICES if document.system and document.system.devices else ""),
                 slider=slider,
             )
         )
@@ -156,10 +159,14 @@ def build_tradeoff_panels(
 
 def plans_table(document: PlanDocument) -> Table | None:
     """Return the table of every plan, the fastest first; None without plans."""
-    plans = candidate_plans(document).sort_values("seconds")
+    plans = settings_by_device(document.options, has_cost_in_dollars(document)).sort_values("seconds")
     if plans.empty:
         return None
     columns = ["nodes", "workers", "batch", "global_batch", "lr", "seconds", "low", "high", "worker_seconds"]
     columns += ["binding", "measured"]
+    if has_cost_in_dollars(document):
+        plans = plans.rename(columns={"cost": "dollars"})
+        columns.append("dollars")
+    columns += ["device"] if any(plans.device) else []
     rows = [[None if pd.isna(value) else value for value in row] for row in plans[columns].itertuples(index=False)]
     return Table(name="plans", columns=[column.replace("_", " ") for column in columns], rows=rows)

@@ -27,7 +27,7 @@ from dashboards.theme import (
     share_x_axis,
 )
 from equipoise.config import TrainConfig
-from equipoise.formatting import format_number, format_units, pluralize
+from equipoise.formatting import format_bytes, format_number, format_units, pluralize
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.proportions import wilson_interval
 from equipoise.runs.misclassified import MisclassifiedImage
@@ -149,6 +149,7 @@ def run_facts(record: Record) -> dict[str, str]:
         + (f" x {config.grad_accumulation}" * (config.grad_accumulation > 1)),
         "learning rate": format_number(config.lr),
         **list_exchange_facts(config, record.laps),
+        **list_memory_facts(record),
         "examples to the target": format_significant(record.examples_to_target),
         "training time": format_seconds(record.seconds or None),
         "throughput": f"{format_significant(record.examples_per_second)} examples/s" if record.laps else "-",
@@ -168,6 +169,16 @@ def list_exchange_facts(config: TrainConfig, laps: Sequence[Lap]) -> dict[str, s
         return exchange
     mean, largest = fmean(mean for mean, _ in stale), max(largest for _, largest in stale)
     return exchange | {"staleness": f"{format_significant(mean)} updates on average, {largest} at most"}
+
+
+def list_memory_facts(record: Record) -> dict[str, str]:
+    """Return what workers hold of the model, where it is not all of it, and the memory that was measured."""
+    facts = {} if record.config.sharding == "none" else {"sharding": record.config.sharding}
+    if record.config.recompute:
+        facts["recomputed"] = "activations of blocks"
+    if record.peak_bytes is not None:
+        facts["peak memory of a worker"] = format_bytes(record.peak_bytes)
+    return facts
 
 
 def describe_noise_scale(record: Record) -> str:

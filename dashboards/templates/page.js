@@ -49,13 +49,14 @@ const formatTime = (seconds) => {
 const applyDeadline = (input, { plans, low, high, mark }) => {
   const deadline = low * (high / low) ** (input.value / 1000);
   const inTime = plans.filter((plan) => plan.seconds <= deadline * 1.000001);
-  const best = inTime.sort((a, b) => a.worker_seconds - b.worker_seconds)[0];
+  const cost = (plan) => plan.dollars ?? plan.worker_seconds;
+  const best = inTime.sort((a, b) => cost(a) - cost(b))[0];
   const text = best
-    ? `${best.words}: ${formatTime(best.seconds)}, ${Number(best.worker_seconds.toPrecision(3))} worker-seconds`
+    ? `${best.words}: ${formatTime(best.seconds)}, ${Number(cost(best).toPrecision(3))} ${best.dollars ? "dollars" : "worker-seconds"}`
     : "no plan is that fast";
   byId(`${input.dataset.for}-chosen`).textContent = `within ${formatTime(deadline)}: ${text}`;
   input.setAttribute("aria-valuetext", formatTime(deadline));
-  Plotly.restyle(byId(input.dataset.for), { x: [best ? [best.seconds] : []], y: [best ? [best.worker_seconds] : []] }, [mark]);
+  Plotly.restyle(byId(input.dataset.for), { x: [best ? [best.seconds] : []], y: [best ? [cost(best)] : []] }, [mark]);
 };
 
 const updateSliders = (sliders) => {

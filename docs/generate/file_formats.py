@@ -7,12 +7,15 @@ from typing import Any
 from docs.generate.class_tables import collect_classes, format_class_section, link_class
 from docs.generate.fields import list_fields, read_attribute_docs
 from docs.generate.file_texts import (
+    DEVICE_VALUES,
     EXCHANGE_MEANINGS,
     EXCHANGE_VALUES,
     FILES_INTRODUCTION,
+    NETWORK_DEVICE_MEANING,
     NPZ_ARRAYS,
     RUN_EXCHANGE_MEANINGS,
     STATISTICAL_MEANINGS,
+    STEP_DEVICE_MEANING,
     TARGETS_MEANINGS,
     TEXTS,
 )
@@ -25,6 +28,7 @@ from equipoise.drift.diagnosis.verdict import DatasetVerdict, StreamVerdict
 from equipoise.drift.features.statistic_schema import WatchedStatistic
 from equipoise.drift.reference.profile import ARRAY_PREFIX, PROFILE_PARTS
 from equipoise.parameter_store.arrivals.lap_arrivals import LapArrivals
+from equipoise.planning.devices.device_rows import DEVICE_COLUMN
 from equipoise.planning.document import PLAN_SCHEMA, PlanDocument
 from equipoise.planning.exchanges.exchange_columns import (
     ALGORITHM_COLUMNS,
@@ -144,7 +148,9 @@ def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict
     if name == "targets.csv":
         return TARGETS_MEANINGS, {}, {name: rule.description for name, rule in TARGET_COLUMNS.items()}
     if name == "links.csv":
-        return read_attribute_docs(SumTiming), *describe_link_columns()
+        required, others = describe_link_columns()
+        meanings = read_attribute_docs(SumTiming) | {DEVICE_COLUMN: NETWORK_DEVICE_MEANING}
+        return meanings, required, others | {DEVICE_COLUMN: DEVICE_VALUES}
     if name == "statistical.csv":
         others = {"exchange": EXCHANGE_VALUES}
         others |= {column: f"{rule.description} or empty" for column, rule in RUN_EXCHANGE_COLUMNS.items()}
@@ -163,7 +169,8 @@ def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict
         others["exchange"] = EXCHANGE_VALUES
         others |= {column: f"{rule.description} or empty" for column, rule in STEP_EXCHANGE_COLUMNS.items()}
         meanings = meanings | EXCHANGE_MEANINGS
-    return meanings, required, others
+    device_meaning = STEP_DEVICE_MEANING if name == "system.csv" else NETWORK_DEVICE_MEANING
+    return meanings | {DEVICE_COLUMN: device_meaning}, required, others | {DEVICE_COLUMN: DEVICE_VALUES}
 
 
 def describe_link_columns() -> tuple[dict[str, Column], dict[str, str]]:

@@ -71,7 +71,7 @@ TEXTS = {
         "you, `sweep`, or `observe`",
         "Step times for `equipoise plan --system`: a row for each number of workers and batch size, without gradient"
         " accumulation. A sweep writes it again whenever it has timed more; `equipoise.observe` writes the row of its"
-        " run. Other columns are kept and not read. Rows of different exchanges and rates are fitted apart:"
+        " run. Other columns are kept and not read. Rows of different devices, exchanges and rates are fitted apart:"
         " see [How a sum travels](../explanation/how-a-sum-travels.md).",
     ),
     "exchange.csv": FileText(
@@ -149,8 +149,11 @@ EXCHANGE_MEANINGS = {
     "sent_bytes": "bytes that leave a worker in a step, averaged over the steps from one exchange to the next",
     "encode_seconds": "seconds of a step that compression takes",
     "bits_per_second": "rate of the slowest link",
-    "peak_bytes": "most memory of a worker; kept for you, and not used yet",
+    "peak_bytes": "most bytes in the tensors of a worker; with `--memory`, no plan needs more",
 }
+DEVICE_VALUES = "a name of up to 60 characters or empty"
+STEP_DEVICE_MEANING = "kind of worker, such as `a10`; each has two rows at least; empty for workers without a name"
+NETWORK_DEVICE_MEANING = "kind of worker, as in `system.csv`, whose network was timed; empty for that of all kinds"
 RUN_EXCHANGE_MEANINGS = {
     "exchange": "way of exchange of the run, as in `system.csv`; empty for exact sums",
     "workers": "workers of the run; a plan with another exchange than exact sums is then for as many",

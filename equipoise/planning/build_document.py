@@ -17,6 +17,7 @@ from equipoise.planning.examples_to_target import MIN_SUCCESS_RATE, ExamplesCurv
 from equipoise.planning.exchanges.exchange_columns import read_runs_by_exchange, read_steps_by_exchange
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.measurements import read_exchange_times, read_target_crossings
+from equipoise.planning.memory.fitting_options import keep_fitting_options
 from equipoise.planning.parameter_servers.worker_speeds import describe_speeds, select_worker_speeds
 from equipoise.planning.plan import (
     COMBINED_DRAWS,
@@ -62,6 +63,8 @@ class PlanRequest:
     """longest time to the target, in seconds"""
     budget_worker_seconds: float | None = None
     """worker-seconds that may be spent"""
+    memory_bytes: float | None = None
+    """most bytes that a worker may use"""
     excluded_settings: frozenset[tuple[int, float]] = frozenset()
     """global batches and learning rates not to plan with, because a run missed the target"""
     targets: pd.DataFrame | None = None
@@ -134,7 +137,8 @@ def complete_plan(
     """Return a document of the fits with the plan, its alternatives and warnings."""
     shapes = list_cluster_shapes(step_fit, request.cluster_shapes)
     global_batches = list_candidate_batches(step_fit, curve) | {*request.global_batches}
-    all_options = enumerate_options(step_fit, curve, shapes, global_batches)
+    known_options = enumerate_options(step_fit, curve, shapes, global_batches)
+    all_options, memory_warnings = keep_fitting_options(known_options, request.system, request.memory_bytes)
     options = [option for option in all_options if (option.global_batch, option.lr) not in request.excluded_settings]
     ranked = rank_options(options, request.deadline_seconds, request.budget_worker_seconds)
     ranked = put_measured_first(ranked, by_cost=request.deadline_seconds is not None)
@@ -150,7 +154,8 @@ def complete_plan(
         options=tuple(build_option_entry(option, curve) for option in options),
         knee=build_predicted_setting(knee) if knee else None,
         warnings=(
-            *explain_no_plan(all_options, options, ranked, curve),
+            *memory_warnings,
+            *(explain_no_plan(all_options, options, ranked, curve) if all_options or not known_options else ()),
             *collect_warnings(best, step_fit, curve),
         ),
     )

@@ -15,7 +15,9 @@ from equipoise.number_bounds import (
     PositiveNumber,
 )
 from equipoise.planning.confirmation import ConfirmationResult, PlanStatus, find_plan_status
+from equipoise.planning.devices.device_fit import DeviceFit
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeMap, ExchangeVerdict, SwitchesAt
+from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.fastest_exchange import FastestExchange
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.parameter_servers.worker_speeds import WorkerSpeeds
@@ -71,6 +73,10 @@ class PredictedSetting:
     """examples to the target"""
     measured: bool
     """true if the step time and the examples were both measured at this setting"""
+    device: str | None = None
+    """kind of worker, as in the table of step times; None where that names none"""
+    dollars: PositiveNumber | None = None
+    """cost of a single run in dollars; None without the price of a worker"""
 
     def __post_init__(self) -> None:
         if self.nodes > self.workers:
@@ -101,9 +107,16 @@ class PlanEntry(PlanOptionEntry):
     runs: NonNegativeCount = 0
     """runs that reached the target at this global batch and learning rate"""
     exchange: str = ""
-    """way of exchange as `sync/compression/all-reduce/servers`; empty for exact sums of the gradient in every step"""
+    """way of exchange as `sync/compression/all-reduce/servers/sharding`; empty for exact sums in every step, of workers
+    with the whole model"""
+    sharding: str = "none"
+    """what each worker holds of the model, as the name of the way of exchange says: the value of --sharding"""
     momentum: NonNegativeNumber | None = None
     """momentum of the optimizer, where it is not that of `setup`: asynchronous updates may want less"""
+
+    def with_exchange(self, name: str) -> Self:
+        """Return the entry with a way of exchange, and the sharding that its name tells."""
+        return replace(self, exchange=name, sharding=parse_exchange(name).sharding)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +141,8 @@ class StepTimePrediction:
     """way of exchange; empty for exact sums of the gradient in every step"""
     bits_per_second: PositiveNumber | None = None
     """rate of the slowest link; None where the table has none"""
+    device: str | None = None
+    """kind of worker; None where the table names none"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,12 +183,16 @@ class StepTimeSection:
     """rate of the slowest link of these rows; None where the table has none"""
     fastest_exchanges: tuple[FastestExchange, ...] = ()
     """at each rate and setting, the exchange with the shortest step, where there are several"""
+    device: str | None = None
+    """kind of worker that these parameters are of, which is that of the plan; None where the table names none"""
+    devices: tuple[DeviceFit, ...] = ()
+    """fit and best setting of each kind of worker that the table names, in its order"""
 
     @property
     def fit_predictions(self) -> list[StepTimePrediction]:
-        """Predictions for the exchange and the rate of the fit, without those for others."""
-        fitted = self.exchange, self.bits_per_second
-        return [row for row in self.predictions if (row.exchange, row.bits_per_second) == fitted]
+        """Predictions for the device, the exchange and the rate of the fit, without those for others."""
+        fitted = self.device, self.exchange, self.bits_per_second
+        return [row for row in self.predictions if (row.device, row.exchange, row.bits_per_second) == fitted]
 
     def to_json(self) -> JsonObject:
         """Return the section as JSON values."""

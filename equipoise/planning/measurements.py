@@ -11,6 +11,7 @@ import pandas as pd
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line, pluralize
 from equipoise.number_bounds import MAX_COUNT, MAX_LEARNING_RATE, MIN_LEARNING_RATE
+from equipoise.planning.devices.device_rows import parse_devices, require_several_rows
 from equipoise.storage.atomic import open_local_copy, require_regular_file
 from equipoise.storage.location import validate_location
 from equipoise.storage.path_errors import report_path_errors
@@ -38,6 +39,7 @@ PACE_SD_COLUMN = Column("a number from 0 to 10", lambda values: (values >= 0) & 
 SYSTEM_COLUMNS = {"nodes": COUNT_COLUMN, "workers": COUNT_COLUMN, "batch": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
 OPTIONAL_COLUMNS = (
     "kind",
+    "device",
     "nodes",
     "workers",
     "exchange",
@@ -65,15 +67,16 @@ TARGET_COLUMNS = {
 def read_step_times(path: Path) -> pd.DataFrame:
     """Read rows of nodes, workers, batch and seconds per step; further columns are kept as they are.
 
-    Two of them are checked: `pace_sd`, the standard deviation of log seconds between timings of one setting, and
-    `gradient_bytes`, the size of the gradient, which should be equal in all rows.
+    Three of them are checked: `pace_sd`, the standard deviation of log seconds between timings of one setting,
+    `gradient_bytes`, the size of the gradient, which should be equal in all rows, and `device`, the kind of worker, of
+    which each has several rows.
     """
     table = read_table(path, SYSTEM_COLUMNS)
     for name, column in (("pace_sd", PACE_SD_COLUMN), ("gradient_bytes", COUNT_COLUMN)):
         if name in table:
             table[name] = parse_numbers(path, table[name], column)
     require_worker_per_node(path, table)
-    return table
+    return require_several_rows(path, parse_devices(path, table))
 
 
 def read_exchange_times(path: Path, step_times: pd.DataFrame) -> pd.DataFrame:
@@ -102,7 +105,7 @@ def read_exchange_times(path: Path, step_times: pd.DataFrame) -> pd.DataFrame:
             f"cannot use {path}: the table of step times must hold exactly one value of gradient_bytes,"
             f" found {len(gradient_sizes)}",
         )
-    return table.assign(share=table.bytes / gradient_sizes[0])
+    return parse_devices(path, table.assign(share=table.bytes / gradient_sizes[0]))
 
 
 def require_worker_per_node(path: Path, table: pd.DataFrame, column: str = "workers") -> None:

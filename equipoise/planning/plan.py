@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from equipoise.formatting import pluralize
+from equipoise.planning.devices.pareto import find_front_indices, find_knee_index
 from equipoise.planning.document import Bottleneck
 from equipoise.planning.examples_to_target import ExamplesCurve
 from equipoise.planning.step_time_fit import StepTimeFit
@@ -139,20 +140,18 @@ def build_option(step_fit: StepTimeFit, curve: ExamplesCurve, shape: ClusterShap
 
 def find_pareto_front(options: Sequence[PlanOption]) -> list[PlanOption]:
     """Return the options that no other beats in both time and cost, the fastest first."""
-    front: list[PlanOption] = []
-    for option in sorted(options, key=lambda option: (option.seconds, option.worker_seconds)):
-        if not front or option.worker_seconds < front[-1].worker_seconds:
-            front.append(option)
-    return front
+    return [options[index] for index in find_front_indices(list_costs(options))]
 
 
 def find_knee(front: Sequence[PlanOption]) -> PlanOption | None:
     """Return the option furthest from the line between the ends of the front, in logs; None with fewer than three."""
-    if len(front) < 3:
-        return None
-    points = np.log([[option.seconds, option.worker_seconds] for option in front])
-    scaled = (points - points.min(0)) / np.ptp(points, axis=0)
-    return front[int(np.argmin(scaled.sum(1)))]
+    index = find_knee_index(list_costs(front))
+    return None if index is None else front[index]
+
+
+def list_costs(options: Sequence[PlanOption]) -> list[tuple[float, float]]:
+    """Return the time and the worker-seconds of each option."""
+    return [(option.seconds, option.worker_seconds) for option in options]
 
 
 def rank_options(

@@ -29,3 +29,5 @@ SHARED_OPTIONS = {
     "patience",
 }
 """options that a training command has as well as a workload"""
+PLACEMENT_OPTIONS = "sharding", "pipeline_schedule", "recompute"
+"""options that say what each worker holds and when, and leave the steps as they are: a resumed run may change them"""

@@ -35,7 +35,8 @@ def parse_sharding(text: str) -> ShardingMethod:
         return ShardingMethod(kind)  # type: ignore[arg-type]  # narrowed by the line above
     if kind in get_args(ShardingKind)[2:] and is_whole_number(number, minimum=2):
         return ShardingMethod(kind, int(number))  # type: ignore[arg-type]
-    example = f"{kind}:2" if kind in ("tensor", "pipeline") else "full"
+    takes_size = kind in ("tensor", "pipeline") or (kind == "full" and separator)
+    example = f"{kind}:2" if takes_size else "full"
     raise EquipoiseError(
         "option-choice", f"sharding must be {SHARDING_FORMS}, got {text[:40]!a}", f"write it such as {example}"
     )
@@ -82,3 +83,16 @@ def require_divisible_workers(sharding: ShardingMethod, workers: int) -> None:
             f"cannot divide {workers} workers into groups of {size} for --sharding {sharding.kind}:{size}",
             f"choose --workers {size if workers < size else multiples}",
         )
+
+
+def require_elastic_sharding(sharding: ShardingMethod, min_workers: int, workers: int) -> None:
+    """Refuse a range of workers of which an elastic run may get a number that does not form whole groups."""
+    size = sharding.group_size
+    for number in range(max(2, min_workers), workers):  # one worker alone holds the whole model
+        if size and number % size:
+            raise EquipoiseError(
+                "sharding-unusable",
+                f"cannot use --workers {min_workers}:{workers} with --sharding {sharding.kind}:{size}: {number} workers"
+                f" do not form groups of {size}",
+                f"choose --workers {workers}, or --sharding full",
+            )

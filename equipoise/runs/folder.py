@@ -4,9 +4,9 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,15 +24,19 @@ LOCK_FILE_NAME = ".lock"
 REMOVE_RECORD_REMEDY = "remove it to train again from the last checkpoint"
 
 
-def load_finished_run(out: Path, config: TrainConfig) -> Record | None:
-    """Load the record of a finished run from its folder, or None before that; refuse a folder of something else."""
-    require_same_config(out, config)
+def load_finished_run(out: Path, config: TrainConfig, changeable: Collection[str] = ()) -> Record | None:
+    """Load the record of a finished run from its folder, or None before that; refuse a folder of something else.
+
+    Options named in `changeable` may differ from those of the run.
+    """
+    require_same_config(out, config, changeable)
     path = out / "record.json"
     if not path.exists():
         return None
     record = read_record(path)
     settled = {name: getattr(record.config, name) for name in DEFAULTED_OPTIONS}  # what was not given when it began
-    if record.config != config.with_defaults(settled):
+    settled_config = config.with_defaults(settled)
+    if record.config != replace(settled_config, **{name: getattr(record.config, name) for name in changeable}):
         raise EquipoiseError(
             "run-mismatch",
             f"cannot use {path}: it records another trial than {out / 'trial.json'}",
@@ -69,8 +73,11 @@ def read_finished_run(run_folder: Path, verb: str) -> Record:
     return record
 
 
-def require_same_config(out: Path, config: TrainConfig) -> None:
-    """Refuse a folder that holds another trial, or files that no training run wrote."""
+def require_same_config(out: Path, config: TrainConfig, changeable: Collection[str] = ()) -> None:
+    """Refuse a folder that holds another trial, or files that no training run wrote.
+
+    Trials are the same if they differ in no options but those named in `changeable`.
+    """
     path = out / "trial.json"
     if not path.exists():
         if not out.is_dir() or not any(out.iterdir()):
@@ -86,7 +93,7 @@ def require_same_config(out: Path, config: TrainConfig) -> None:
     differences = [
         describe_difference(name, stored.get(name), value)
         for name, value in asdict(config).items()
-        if stored.get(name) != value
+        if stored.get(name) != value and name not in changeable
     ]
     if differences:
         has_model = (out / "model.safetensors").exists()

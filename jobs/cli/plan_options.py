@@ -24,9 +24,10 @@ PLAN_OPTION_WORDS = {
     "sync": "as the time of exchange",
     "compression": "as the compression",
     "servers": "servers",
+    "sharding": "as the sharding",
     "momentum": "as the momentum",
 }
-EXCHANGE_OPTIONS = ("all_reduce", "sync", "compression", "servers", "momentum")
+EXCHANGE_OPTIONS = ("all_reduce", "sync", "compression", "servers", "sharding", "momentum")
 PLAN_REMEDY = "give the plan.json of a sweep or of jobs.plan"
 
 

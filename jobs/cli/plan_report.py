@@ -7,6 +7,8 @@ from dashboards.reports import write_pages
 from equipoise.formatting import format_bit_rate, format_bytes, make_printable, pluralize
 from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.confirmation import ConfirmationResult
+from equipoise.planning.devices.device_sections import find_section, split_section
+from equipoise.planning.devices.device_text import format_dollars, format_kind, format_soonest_options, has_dollars
 from equipoise.planning.document import (
     NetworkLink,
     PlanDocument,
@@ -34,14 +36,16 @@ def format_plan(document: PlanDocument) -> str:
     """Format the plan as a table of its alternatives, the reason for it, the network and the warnings."""
     lines = []
     if settings := list_printed_settings(document):
-        lines.append("   nodes workers  batch  global       lr     seconds (80 %)            worker-seconds")
+        header = "   nodes workers  batch  global       lr     seconds (80 %)            worker-seconds"
+        lines.append(header + ("     dollars" if has_dollars(document) else ""))
     lines += [format_setting(setting, document) for setting in settings]
     if plan := document.plan:
         lines.append(
             f"plan, {document.status}: {pluralize(plan.workers, 'worker')} x {plan.batch}"
-            f" on {pluralize(plan.nodes, 'node')}{format_way(plan.exchange)}{format_momentum(plan.momentum)}"
-            f": {plan.why}"
+            f" on {pluralize(plan.nodes, 'node')}{format_kind(plan.device)}"
+            f"{format_way(plan.exchange)}{format_momentum(plan.momentum)}: {plan.why}"
         )
+    lines += [fit.verdict for fit in document.system.devices if fit.verdict] if document.system else []
     lines += format_verdicts(document)
     lines += describe_targets(document)
     links = document.system.links if document.system else {}
@@ -80,7 +84,8 @@ def format_setting(setting: PredictedSetting, document: PlanDocument) -> str:
     return (
         f" {mark} {setting.nodes:>5} {setting.workers:>7} {setting.batch:>6} {setting.global_batch:>7}"
         f" {lr:>8}  {seconds.value:>9,.4g} ({seconds.low:,.4g} to {seconds.high:,.4g})"
-        f"  {setting.worker_seconds:>12,.4g}{source}{knee}{way}"
+        f"  {setting.worker_seconds:>12,.4g}{format_dollars(setting, document)}{source}{knee}"
+        f"{format_kind(setting.device)}{way}"
     )
 
 
@@ -93,14 +98,21 @@ def write_plan_pages(request: PlanRequest, document: PlanDocument, out: Path) ->
 def format_predictions(
     document: PlanDocument, shape_by_text: dict[str, ClusterShape], global_batches: tuple[int, ...]
 ) -> list[str]:
-    """Format the predictions of --predict-at (keyed by their text) and --predict-batch, a line each."""
-    return [
-        *(f"at {text}: {format_step_time(document.system, shape)}" for text, shape in shape_by_text.items()),
+    """Format the predictions of --predict-at (keyed by their text) and --predict-batch, a line each by device."""
+    sections = [(part.device, part) for part in split_section(document.system)] if document.system else [(None, None)]
+    lines = [
+        *(
+            f"at {text}{format_kind(device)}: {format_step_time(section, shape)}"
+            for text, shape in shape_by_text.items()
+            for device, section in sections
+        ),
         *(
             f"at a global batch of {batch:,}: {format_examples_to_target(document.statistical, batch)}"
+            f"{format_soonest_options(document, batch)}"
             for batch in global_batches
         ),
     ]
+    return list(map(make_printable, lines))
 
 
 def format_step_time(section: StepTimeSection | None, shape: ClusterShape) -> str:
@@ -166,12 +178,13 @@ def find_way(setting: PredictedSetting, document: PlanDocument) -> str:
     """Return the way of exchange of a row of the table: its own, or that of the step times that were fitted."""
     if isinstance(setting, PlanEntry):
         return setting.exchange
-    return document.system.exchange if document.system else ""
+    return find_section(document.system, setting.device).exchange if document.system else ""
 
 
 def is_same_setting(first: PredictedSetting, second: PredictedSetting) -> bool:
-    """Return whether two settings have the same nodes, workers and batch size."""
-    return (first.nodes, first.workers, first.batch) == (second.nodes, second.workers, second.batch)
+    """Return whether two settings have the same nodes, workers, batch size and device."""
+    settings = [(setting.nodes, setting.workers, setting.batch, setting.device) for setting in (first, second)]
+    return settings[0] == settings[1]
 
 
 def format_way(exchange: str) -> str:
@@ -199,7 +212,7 @@ def format_verdict(verdict: ExchangeVerdict) -> str:
     limit = "" if verdict.max_speedup is None else f", at most {verdict.max_speedup:.3g} times as fast"
     end = limit if verdict.seconds is None else ""
     return (
-        f"   {verdict.exchange:<17} {format_interval(verdict.seconds):<25} {sent:>11}"
+        f"   {verdict.exchange or EXACT_TEXT:<17} {format_interval(verdict.seconds):<25} {sent:>11}"
         f"  {format_interval(verdict.examples_ratio):<22}  {verdict.verdict}{end}"
     )
 
@@ -213,13 +226,20 @@ def format_exchanges(section: StepTimeSection | None, is_requested: bool) -> lis
     """Format the fastest exchange at each rate and, where requested, the predictions and what they lack."""
     if section is None:
         return []
-    fitted = section.exchange, section.bits_per_second
-    others = [row for row in section.predictions if (row.exchange, row.bits_per_second) != fitted and not row.measured]
-    lines = list(map(format_fastest, section.fastest_exchanges[:MAX_PRINTED_EXCHANGES]))
+    parts = split_section(section)
+    fitted = {(part.device, part.exchange, part.bits_per_second) for part in parts}
+    gaps = [f"left out{format_kind(part.device)}: {gap}" for part in parts for gap in part.missing]
+    others = [
+        row
+        for row in section.predictions
+        if (row.device, row.exchange, row.bits_per_second) not in fitted and not row.measured
+    ]
+    fastest = section.fastest_exchanges[:MAX_PRINTED_EXCHANGES]
+    lines = [f"{format_fastest(row)}{format_kind(section.device)}" for row in fastest]
     if is_requested:
         lines += map(format_prediction, others[:MAX_PRINTED_EXCHANGES])
-        lines += [f"left out: {gap}" for gap in section.missing[:MAX_PRINTED_EXCHANGES]]
-        hidden = max(0, len(others) - MAX_PRINTED_EXCHANGES) + max(0, len(section.missing) - MAX_PRINTED_EXCHANGES)
+        lines += gaps[:MAX_PRINTED_EXCHANGES]
+        hidden = max(0, len(others) - MAX_PRINTED_EXCHANGES) + max(0, len(gaps) - MAX_PRINTED_EXCHANGES)
         lines += [f"and {hidden} more in plan.json"] if hidden else []
     return list(map(make_printable, lines))
 
@@ -238,7 +258,8 @@ def format_prediction(row: StepTimePrediction) -> str:
     seconds, low, high = (1000 * (value or 0.0) for value in (row.seconds, row.low, row.high))
     return (
         f"{row.exchange or EXACT_TEXT}{format_rate(row.bits_per_second)}, {row.workers} x {row.batch} on"
-        f" {pluralize(row.nodes, 'node')}: a step takes {seconds:,.4g} ms ({low:,.4g} to {high:,.4g})"
+        f" {pluralize(row.nodes, 'node')}{format_kind(row.device)}: a step takes {seconds:,.4g} ms"
+        f" ({low:,.4g} to {high:,.4g})"
     )
 
 

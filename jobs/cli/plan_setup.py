@@ -6,6 +6,7 @@ from pathlib import Path
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import make_printable
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.confirmation import ConfirmationResult, find_run_of_plan
 from equipoise.planning.document import PlanEntry
@@ -38,6 +39,8 @@ def require_same_setup(
     planned_run = find_run_of_plan(plan, document.confirmations)
     if document.status != "confirmed" and not (run_has_ended and planned_run is None):
         print(format_unconfirmed(location, planned_run), file=sys.stderr)
+    if plan.device and not run_has_ended:
+        print(make_printable(format_device_note(location, plan.device)), file=sys.stderr)
     planned = document.setup
     if planned is None:
         return None
@@ -64,6 +67,14 @@ def take_options_of_plan(planned: TrainingSetup, plan: PlanEntry, config: TrainC
     if parse_exchange(plan.exchange).has_store:  # which sums in the place of any algorithm
         options["all_reduce"] = config.all_reduce
     return replace(planned, options=planned.options | options)
+
+
+def format_device_note(location: Path, device: str) -> str:
+    """Return a message that says for which kind of workers a plan is."""
+    return (
+        f"note: the plan at {location} is for workers on {device}: elsewhere its examples to the target hold, and its"
+        " seconds do not"
+    )
 
 
 def format_unconfirmed(location: Path, run: ConfirmationResult | None) -> str:

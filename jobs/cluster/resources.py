@@ -2,8 +2,10 @@
 
 import logging
 import os
+import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,10 +16,13 @@ import ray
 
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
+from jobs.cluster.lost_head import accepts_connections
 from jobs.cluster.processes import find_descendants, is_raylet
 from jobs.cluster.ray_internals import state
 
 NodeResources = dict[str, float]
+HOST_AND_PORT = re.compile(r"[^:/\s]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")  # other addresses are Ray's to judge
+HEAD_WAIT_SECONDS, HEAD_POLL_SECONDS = 10.0, 0.5  # for a head that is about to start
 
 
 def connect_to_cluster(worker_setup: Callable[[], None] | None = None) -> None:
@@ -36,6 +41,7 @@ def connect_to_cluster(worker_setup: Callable[[], None] | None = None) -> None:
 
 def start_or_join_ray(runtime_env: dict[str, Any] | None = None) -> None:
     """Call `ray.init`, and keep the command's own handler of SIGTERM: Ray's would end it without a word."""
+    require_answering_head(os.environ.get("RAY_ADDRESS", ""))
     handler = signal.getsignal(signal.SIGTERM)
     try:
         with sigterm_exit_as_ctrl_c():
@@ -48,6 +54,19 @@ def start_or_join_ray(runtime_env: dict[str, Any] | None = None) -> None:
     finally:
         with suppress(ValueError):  # outside the main thread, where Ray sets no handler either
             signal.signal(signal.SIGTERM, handler)
+
+
+def require_answering_head(address: str, wait_seconds: float = HEAD_WAIT_SECONDS) -> None:
+    """Refuse the address HOST:PORT of a cluster where nothing answers: Ray would try it for ever."""
+    deadline = time.monotonic() + wait_seconds
+    while HOST_AND_PORT.fullmatch(address) and not accepts_connections(address):
+        if time.monotonic() > deadline:
+            raise EquipoiseError(
+                "cluster-unreachable",
+                f"cannot reach the Ray cluster at RAY_ADDRESS {address}: nothing answers there",
+                "start the cluster, or unset RAY_ADDRESS to find or start Ray on this machine",
+            )
+        time.sleep(HEAD_POLL_SECONDS)
 
 
 @contextmanager

@@ -1,10 +1,10 @@
 """Train one trial on the cluster with Ray Train and leave its record, model and checkpoints in a folder or bucket."""
 
-import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import ray
 import ray.train
 from ray.exceptions import ActorDiedError
 
@@ -12,7 +12,6 @@ from dashboards.page import write_page
 from dashboards.reports import run_page
 from equipoise.config import TrainConfig
 from equipoise.errors import CommandFailed
-from equipoise.formatting import make_printable
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.folder import claim_run_folder, require_writable, require_writable_url
 from equipoise.runs.misclassified import read_misclassified
@@ -20,9 +19,9 @@ from equipoise.runs.record import Lap, Record
 from equipoise.storage.atomic import write_json
 from equipoise.storage.object_store import RemotePath, parse_location
 from equipoise.storage.user_paths import make_absolute
-from equipoise.training.finetune import TORCHVISION_WEIGHTS, freeze_stages
+from equipoise.training.finetune import TORCHVISION_WEIGHTS
 from equipoise.training.initialization.initial_model import build_initial_model
-from equipoise.workloads import Workload, load_workload
+from equipoise.workloads import load_workload
 from jobs.cli.paths import validate_locations
 from jobs.cli.progress import follow_run
 from jobs.cluster.lost_head import LOST_HEAD_REMEDY, watch_head
@@ -33,6 +32,7 @@ from jobs.ray_train.checkpoints import CHECKPOINTS_FOLDER, find_last_lap
 from jobs.ray_train.command_training import train_command_on_cluster
 from jobs.ray_train.lap_tracker import LapTracker, open_lap_tracker
 from jobs.ray_train.run_channel import LAP_JOURNAL_FILE, STOP_FILE
+from jobs.ray_train.run_notes import print_run_notes
 from jobs.ray_train.stopping import StopOnLastingError, stop_on_signal
 from jobs.ray_train.trackers import TrackerName
 from jobs.ray_train.trainer import LeanTorchTrainer, build_trainer
@@ -56,12 +56,7 @@ def train_on_cluster(
     if config.command:
         return train_command_on_cluster(config, out, track, planned_machine)
     workload = load_workload(config)  # loaded here too, so that errors show at once
-    if initialization := describe_initialization(config, workload):
-        print(make_printable(initialization), flush=True)
-    if exchange := describe_exchange(config, workload):
-        print(make_printable(exchange), flush=True)
-    if stale_statistics := warn_of_stale_statistics(config, workload):
-        print(make_printable(f"warning: {stale_statistics}"), file=sys.stderr, flush=True)
+    print_run_notes(config, workload)
     require_writable(out)
     last_lap = find_last_lap(out, config, lambda: build_initial_model(config, workload).model)
     connect_to_cluster()
@@ -94,54 +89,6 @@ def require_usable_locations(config: TrainConfig, out: Path) -> None:
     validate_locations(config.init_from, config.data, out)
     if isinstance(out, RemotePath):
         require_writable_url(out)
-
-
-def describe_initialization(config: TrainConfig, workload: Workload) -> str:
-    """Return a line on the pretrained weights of the model, or "" without any; refuse weights that do not fit."""
-    initial, classes = build_initial_model(config, workload), workload.classes
-    freeze_stages(initial.model, config.freeze_stages)
-    if (pretrained := initial.pretrained) is None:
-        return ""
-    reused = initial.reused_classes
-    if not classes:
-        return f"starting from {pretrained.origin}"
-    rows = f"{len(reused)} of {len(classes)} classes" + (f": {', '.join(reused)}" if reused else "")
-    return f"starting from {pretrained.origin}, reusing the classifier rows of {rows}"
-
-
-def describe_exchange(config: TrainConfig, workload: Workload) -> str:
-    """Return a line on what servers or workers hold or --compression sends exactly; refuse a model that does not fit.
-
-    Return an empty string where there is nothing to say.
-    """
-    sharding = config.sharding_method
-    if config.compression_method.kind == "none" and not config.sync_method.has_store and sharding.kind != "tensor":
-        return ""
-    model = build_initial_model(config, workload).model
-    freeze_stages(model, config.freeze_stages)
-    trainable = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    if config.sync_method.has_store:
-        from equipoise.parameter_store.partition import describe_servers  # only where it is asked for
-
-        sizes = {name: parameter.nbytes for name, parameter in trainable.items()}
-        return describe_servers(sizes, config.servers, config.workers)
-    if sharding.kind == "tensor":
-        from equipoise.training.sharding.tensor.tensor_plan import plan_tensor_sharding  # only where it is asked for
-
-        return plan_tensor_sharding(model, sharding.group_size).describe()
-    from equipoise.training.gradient_sums.compression_checks import check_compression
-
-    return check_compression(config.compression_method, trainable)
-
-
-def warn_of_stale_statistics(config: TrainConfig, workload: Workload) -> str:
-    """Return a sentence on batch normalisation with asynchronous workers, or "" where there is nothing to warn of."""
-    if config.sync_method.kind != "async":
-        return ""
-    from equipoise.training.store_steps.batch_norm import describe_stale_statistics  # only where it is asked for
-
-    model = build_initial_model(config, workload).model
-    return describe_stale_statistics(config, model, freeze_stages(model, config.freeze_stages))
 
 
 def build_run_trainer(config: TrainConfig, out: Path, min_workers: int, gpu: bool) -> LeanTorchTrainer:
@@ -197,7 +144,7 @@ def fit_with_progress(
         ThreadPoolExecutor(1) as pool,
         follow_run(out / LAP_JOURNAL_FILE, max_examples, seen, tracker.log_lap) as progress,
         stop_on_signal(out / STOP_FILE, progress.has_progress),
-        watch_head(),
+        watch_head(ray.get_runtime_context().gcs_address),
     ):
         future = pool.submit(trainer.fit)
         while wait([future], timeout=0.2).not_done:

@@ -25,6 +25,7 @@ from jobs.cli.plan_report import format_confirmation, format_plan
 from jobs.ray_train.run import train_on_cluster, write_run_page
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
 from jobs.ray_tune.exchanges.plan_exchanges import add_sweep_verdicts, list_exchange_runs, select_exact_request
+from jobs.ray_tune.exchanges.plan_memory import add_memory_verdicts, limit_memory
 from jobs.ray_tune.target_crossings import TARGETS_TABLE
 
 CONFIRMATION_SEED_OFFSET = 1000  # above the seeds of all trials: the plan is tested on a seed that it was not chosen by
@@ -95,9 +96,12 @@ def write_plan(
     """
     request = read_sweep_request(out)
     exact = add_refuting_runs(select_exact_request(request), [run for run in refuting_runs if not run.exchange])
+    exact = limit_memory(exact, facts)
     document = build_plan_document(exact)
     if facts and facts.candidates:
         document = add_sweep_verdicts(document, exact, list_exchange_runs(request), facts, refuting_runs)
+    if facts and facts.memory:
+        document = add_memory_verdicts(document, exact, facts, refuting_runs)
     document = replace(document, setup=setup).with_confirmations(refuting_runs)
     write_json(out / PLAN_FILE, document.to_json())
     return document

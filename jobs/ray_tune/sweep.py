@@ -18,6 +18,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.search import GridSearch, Search
+from equipoise.planning.sharding.worker_limit import WorkerLimit
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
 from equipoise.workloads.notebook import name_factory, register_factory
 from jobs.cli.output_folder import require_no_other_results
@@ -106,7 +107,7 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
     base, out = options.base_config(), options.out.absolute()
     warn_if_temporary_folder(options.out)
     require_no_other_results(out, "sweep")
-    subject = load_sweep_subject(base, out, options.target)
+    subject = load_sweep_subject(base, out, options.target, with_sizes=options.memory_bytes is not None)
     base = subject.base
     batches_by_workers = options.batches_by_workers(subject.num_examples)
     max_workers = max(batches_by_workers)
@@ -119,6 +120,7 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
     facts = describe_exchanges(options, subject, max_workers)
     connect_to_cluster(worker_setup)
     _, gpu = require_slots(max_workers, base.threads)
+    facts = add_memory_limit(facts, options.memory_bytes, subject, gpu)
     set_worker_group_timeout(elastic=False)
     with claim_run_folder(out, base):
         write_sweep_setup(out, subject.setup)
@@ -150,6 +152,16 @@ def describe_exchanges(options: SweepOptions, subject: SweepSubject, max_workers
     candidates = list_candidates(options.exchanges, max_workers, subject.base.command)
     timings = load_exchange_timings(options.out.absolute() / "system")
     return build_exchange_facts(subject.base, subject.gradient_shapes, candidates, timings)
+
+
+def add_memory_limit(
+    facts: ExchangeFacts, memory_bytes: float | None, subject: SweepSubject, gpu: bool
+) -> ExchangeFacts:
+    """Return the facts with the limit of a worker's memory, if there is one."""
+    if memory_bytes is None or subject.model_sizes is None:
+        return facts
+    limit = WorkerLimit(limit_bytes=memory_bytes, sizes=subject.model_sizes, config=subject.base, has_gpu=gpu)
+    return replace(facts, memory=limit)
 
 
 def build_sweep_trials(

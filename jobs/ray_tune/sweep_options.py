@@ -12,6 +12,7 @@ import tyro
 
 from equipoise.config import FROM_WORKLOAD, KeptWeights, TrainConfig, WorkloadDefault
 from equipoise.errors import EquipoiseError
+from equipoise.planning.memory.memory_limit import parse_memory
 from equipoise.planning.search import UNBOUNDED_LR, LrBounds
 from equipoise.planning.sweep_budget import SweepBudget
 from equipoise.storage.user_paths import parse_path_or_url
@@ -79,6 +80,9 @@ class SweepOptions:
     """other ways of exchange to consider beside exact sums in every step: names such as local:16, bf16, powersgd:4,
     server or async:4, auto for those that may pay on the links between several machines, or none; each is tried only
     where it could save time"""
+    memory: str | None = None
+    """memory that a worker may use, such as 16GB or 512MiB: batch sizes that need more are not planned with, and where
+    they would be the best, so are --sharding optimizer and full"""
     track: TrackerName | None = None
     """experiment tracker that also shows the trials"""
 
@@ -133,6 +137,11 @@ class SweepOptions:
         )
 
     @property
+    def memory_bytes(self) -> float | None:
+        """Bytes of --memory; None if it is not given."""
+        return None if self.memory is None else parse_memory("--memory", self.memory)
+
+    @property
     def budget(self) -> SweepBudget:
         """Budget of the sweep; an exhaustive one has no limit."""
         return SweepBudget(seconds=math.inf if self.exhaustive else self.budget_seconds)
@@ -148,6 +157,12 @@ class SweepOptions:
         last_seed = self.config.seed + CONFIRMATION_SEED_OFFSET + MAX_SEEDS
         replace(self.config, seed=last_seed)  # refuses one that is too large
         require_usable_exchanges(self.exchanges, max(self.workers), self.config.command)
+        if self.memory_bytes is not None and self.config.command is not None:
+            raise EquipoiseError(
+                "option-conflict",
+                "cannot keep to --memory with a --command: what it takes is not known",
+                "leave out --memory, or sweep a workload",
+            )
         for value in self.target:
             replace(self.config, target=value)  # refuses one that is no finite number
         if not 0 < self.budget_seconds < math.inf:

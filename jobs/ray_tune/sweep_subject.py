@@ -6,19 +6,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
 from equipoise.command_template import find_placeholders, find_unknown_placeholders, require_placeholder
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
 from equipoise.hardware_facts import HardwareFacts
+from equipoise.planning.memory.model_sizes import ModelSizes
 from equipoise.planning.training_setup import TrainingSetup
 from equipoise.runs.reports import ReportReader
 from equipoise.runs.target import Target, command_target
 from equipoise.training.batch_split import depends_on_batch_split
+from equipoise.training.memory.measure_sizes import measure_model_sizes
 from equipoise.workloads.checks.metric_limit import require_possible_target
 from jobs.cli.describe_setup import describe_command_setup, describe_training_setup
 from jobs.cli.sweep_setup import load_workload_with_target, require_target
-from jobs.ray_train.run import describe_initialization, require_usable_locations
+from jobs.ray_train.run import require_usable_locations
+from jobs.ray_train.run_notes import describe_initialization
 from jobs.ray_tune.exchanges.exchange_facts import find_gradient_shapes
 from jobs.timing.command_timing_tables import time_command_ladders
 from jobs.timing.step_timing import time_batch_ladders
@@ -47,12 +52,17 @@ class SweepSubject(NamedTuple):
     time_steps: TimeSteps
     gradient_shapes: tuple[tuple[int, ...], ...] = ()
     """shapes of the gradients of all trainable parameters; none for a command"""
+    model_sizes: ModelSizes | None = None
+    """sizes from which the memory of a worker follows; None where there is no limit to it"""
 
 
-def load_sweep_subject(base: TrainConfig, out: Path, target_values: Sequence[float] = ()) -> SweepSubject:
+def load_sweep_subject(
+    base: TrainConfig, out: Path, target_values: Sequence[float] = (), *, with_sizes: bool = False
+) -> SweepSubject:
     """Load what a sweep trains, and print the pretrained weights it starts from; refuse what it cannot train.
 
-    Trials run to the hardest of the targets; without any, to that of the options or of the workload.
+    Trials run to the hardest of the targets; without any, to that of the options or of the workload. `with_sizes` asks
+    for the sizes of the model, which takes two passes of it.
     """
     if base.command:
         return describe_command_subject(base, target_values)
@@ -72,6 +82,7 @@ def load_sweep_subject(base: TrainConfig, out: Path, target_values: Sequence[flo
         runs_real_workers=False,
         time_steps=time_batch_ladders,
         gradient_shapes=find_gradient_shapes(base, workload),
+        model_sizes=measure_model_sizes(base, workload, torch.device("cpu")) if with_sizes else None,
     )
 
 

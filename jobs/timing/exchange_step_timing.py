@@ -67,6 +67,8 @@ class ExchangeStepTiming:
     """bytes that leave the worker that sends most, in an average step"""
     encode_seconds: NonNegativeNumber
     """seconds of encoding and decoding in an average step"""
+    peak_bytes: Count | None = None
+    """most bytes in the tensors of a worker; None where they were not measured"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +219,7 @@ def time_in_turns(exact: StepBench, other: StepBench, timed: TimedExchange, seco
     while len(turns) < MIN_TURNS or (len(turns) < MAX_TURNS and exact.elapsed_seconds() - start < seconds):
         exact_lap, own_lap = (next(laps) for laps in generators if laps is not None)
         turns.append((exact_lap, own_lap))
-    return [summarize_turns(turns, timed, nodes)]
+    return [replace(summarize_turns(turns, timed, nodes), peak_bytes=other.measured_peaks.get(timed.batch))]
 
 
 def summarize_turns(turns: Sequence[tuple[Lap, Lap]], timed: TimedExchange, nodes: int) -> ExchangeStepTiming:

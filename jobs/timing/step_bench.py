@@ -45,7 +45,7 @@ class StepBench:
         self.started_at = started_at
         self._limit_evaluation(1)
         self.free_bytes = find_device_memory(device)  # before allocators keep what they once had
-        self.measured_peaks: dict[int, float] = {}
+        self.measured_peaks: dict[int, int] = {}
         """largest number of bytes in a worker's tensors by batch size"""
         self.chosen_algorithms: tuple[AppliedAllReduce, ...] = ()  # by --all-reduce auto, once for all trainings
         self.idle_training = self._build_training(1, 1)
@@ -98,7 +98,10 @@ class StepBench:
         exceeds = False
         if self.measured_peaks and batch > max(self.measured_peaks):
             trial, has_gpu = replace(self.trial, batch_size=batch), self.device.type == "cuda"
-            exceeds = predict_peak(self.sizes, trial, self.measured_peaks, has_gpu=has_gpu) > self.free_bytes
+            exceeds = (
+                predict_peak(self.sizes, trial, self.measured_peaks, has_gpu=has_gpu)
+                > self.free_bytes - self._allocated_bytes()
+            )
         return not self.max_over_workers(int(exceeds))
 
     def time_stretch(self, batch: int) -> list[Lap]:
@@ -123,11 +126,12 @@ class StepBench:
         lap_steps = max(1, round(lap_seconds / self.probes[batch].step_seconds))
         if self.trial.sync_method.kind == "async":
             lap_steps = min(lap_steps, self._steps_between_evaluations(batch))
+        others = self._allocated_bytes()
         training = self._build_training(batch, lap_steps)
         if not training.fits_in_memory():
             return None
         laps = training.laps()
-        next(laps)
+        self._note_peak(batch, next(laps), others)
         return laps
 
     def time_exchanges(self, nodes: int, seconds: float) -> list[ExchangeTiming]:
@@ -154,9 +158,9 @@ class StepBench:
 
     def _time_second_lap(self, batch: int, lap_steps: int, setup_seconds: float) -> StepProbe:
         """Train two laps, and return what the second one took."""
+        others = self._allocated_bytes()
         laps = self._build_training(batch, lap_steps).laps()
-        if peak_bytes := next(laps).peak_bytes:
-            self.measured_peaks[batch] = peak_bytes
+        self._note_peak(batch, next(laps), others)
         start = time.monotonic()
         lap = next(laps)
         evaluation_seconds = time.monotonic() - start - lap.seconds
@@ -166,6 +170,15 @@ class StepBench:
             evaluation_seconds=self._max_seconds(evaluation_seconds),
             setup_seconds=setup_seconds,
         )
+
+    def _allocated_bytes(self) -> int:
+        """Return the bytes on a GPU of other trainings of this process, which its allocator counts too; 0 on a CPU."""
+        return torch.cuda.memory_allocated(self.device) if self.device.type == "cuda" else 0
+
+    def _note_peak(self, batch: int, lap: Lap, others: int) -> None:
+        """Keep the peak of the first lap of a training, without the bytes of `others`."""
+        if lap.peak_bytes:
+            self.measured_peaks[batch] = lap.peak_bytes - others
 
     def _lap_steps(self, batch: int) -> int:
         """Return the number of steps of a lap: as in training, where an evaluation ends it."""
@@ -209,6 +222,7 @@ def summarize_stretches(bench: StepBench, nodes: int, batch: int, stretches: lis
         exchange_seconds=statistics.median(seconds_per_step("exchange_seconds")),
         pace_sd=float(np.std(np.log(seconds_per_step("seconds")), ddof=1)),
         gradient_bytes=bench.gradient_bytes,
+        peak_bytes=bench.measured_peaks.get(batch),
         seconds_by_worker=summarize_seconds_by_worker(stretches),
     )
 

@@ -33,6 +33,8 @@ class StepTiming:
     """standard deviation of log seconds between stretches"""
     gradient_bytes: NonNegativeCount
     """bytes of gradients that workers exchange in a step"""
+    peak_bytes: Count | None = None
+    """most bytes in the tensors of a worker; None where they were not measured"""
     seconds_by_worker: tuple[PositiveNumber, ...] = ()
     """seconds that each worker computes in a step, in the order of ranks, where they differ; else none"""
     repeat: bool = False

@@ -15,7 +15,7 @@ def write_timings(timings: TimingTables, out: Path) -> TimingTables:
     rows = timings.steps
     if (repeat_error := max_repeat_error(rows)) is not None:
         print(f"two timings of the same setting differed by {repeat_error:.1%} at most", flush=True)
-    steps = format_speed_column(rows[~rows["repeat"]].drop(columns="repeat"))
+    steps = drop_unknown_peaks(format_speed_column(rows[~rows["repeat"]].drop(columns="repeat")))
     write_csv(steps, out / "system.csv")
     if len(timings.exchanges):
         write_csv(timings.exchanges, out / "exchange.csv")
@@ -29,6 +29,12 @@ def format_speed_column(steps: pd.DataFrame) -> pd.DataFrame:
     if not steps[SECONDS_BY_WORKER_COLUMN].map(len).any():
         return steps.drop(columns=SECONDS_BY_WORKER_COLUMN)
     return steps.assign(**{SECONDS_BY_WORKER_COLUMN: steps[SECONDS_BY_WORKER_COLUMN].map(format_seconds_by_worker)})
+
+
+def drop_unknown_peaks(steps: pd.DataFrame) -> pd.DataFrame:
+    """Return the step times without the column of peak memory where no row has it."""
+    is_unknown = "peak_bytes" in steps and steps.peak_bytes.isna().all()
+    return steps.drop(columns="peak_bytes") if is_unknown else steps
 
 
 def fit_timings(timings: TimingTables) -> StepTimeFit:

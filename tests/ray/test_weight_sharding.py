@@ -1,4 +1,4 @@
-"""jobs.train with parts of the weights in each worker: a killed worker does not change them."""
+"""jobs.train with parts of the model in each worker: killed workers and other shardings do not change the weights."""
 
 import os
 import signal
@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from equipoise.command_line import STOPPED
 from equipoise.config import TrainConfig
 from equipoise.runs.folder import read_record
 from equipoise.training.loop import Training
@@ -14,6 +15,7 @@ from jobs.cluster.processes import wait_until
 from tests.support.gloo import run_with_gloo
 from tests.support.ray_cluster import list_descendants
 from tests.support.run_observer import read_laps
+from tests.support.sharded_runs import largest_difference
 
 PATIENCE_SECONDS = 600  # for each wait: a few seconds of training may take minutes on a machine with other work
 OPTIONS = {
@@ -37,14 +39,24 @@ def train_undisturbed(config):
     return training.model.state_dict(), training.finished_laps
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("sharding", "victim"), [("full", 0), ("full", 1), ("optimizer", 1)])
-def test_killed_worker_does_not_change_the_weights(cluster, tmp_path, sharding, victim):
-    out = tmp_path / "run"
-    flags = [text for name, value in OPTIONS.items() for text in (f"--{name.replace('_', '-')}", value)]
-    process = cluster.start(*cluster.build_train_command(*flags, "--sharding", sharding, "--out", out))
+def start_training(cluster, sharding, out):
+    """Start a run and wait for its first checkpoint."""
+    process = cluster.start(*build_command(cluster, sharding, out))
     checkpoint = out / "checkpoints" / "checkpoint_manager_snapshot.json"
     wait_until(lambda: checkpoint.exists() or process.poll() is not None, PATIENCE_SECONDS, "a checkpoint")
+    return process
+
+
+def build_command(cluster, sharding, out):
+    flags = [text for name, value in OPTIONS.items() for text in (f"--{name.replace('_', '-')}", value)]
+    return cluster.build_train_command(*flags, "--sharding", sharding, "--out", out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sharding", "victim"), [("full", 1), ("optimizer", 1), ("tensor:2", 1), ("pipeline:2", 0)])
+def test_killed_worker_does_not_change_the_weights(cluster, tmp_path, sharding, victim):
+    out = tmp_path / "run"
+    process = start_training(cluster, sharding, out)
     victims = [
         pid for pid, command in list_descendants(cluster.head_pid).items() if command.startswith("ray::RayTrainWorker")
     ]
@@ -61,3 +73,20 @@ def test_killed_worker_does_not_change_the_weights(cluster, tmp_path, sharding, 
     record = read_record(out / "record.json")
     assert [(lap.loss, lap.metric) for lap in record.laps] == [(lap.loss, lap.metric) for lap in laps]
     assert record.config.sharding == sharding
+
+
+@pytest.mark.slow
+def test_stopped_run_goes_on_with_another_sharding(cluster, tmp_path):
+    out = tmp_path / "run"
+    process = start_training(cluster, "full", out)
+    process.terminate()
+    _, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == STOPPED, stderr
+    before = read_laps(out)
+    resumed = cluster.run(*build_command(cluster, "pipeline:2", out), timeout=PATIENCE_SECONDS)
+    assert resumed.returncode == 0 and f"resuming after step {before[-1].step}" in resumed.stdout, resumed
+    assert read_laps(out)[: len(before)] == before
+    finished = cluster.run(*build_command(cluster, "none", out), timeout=PATIENCE_SECONDS)
+    assert finished.returncode == 0 and "nothing to do" in finished.stdout, finished
+    undisturbed, _ = run_with_gloo(2, tmp_path, train_undisturbed, TrainConfig(workload="digits", **OPTIONS))[0]
+    assert largest_difference(load_file(out / "model.safetensors"), undisturbed, "") < 1e-12

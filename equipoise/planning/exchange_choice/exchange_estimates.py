@@ -117,4 +117,5 @@ def build_exchange_entry(fits: ExactFits, estimate: ExchangeEstimate, why: str) 
     """Return the entry of plan.json that recommends a way of exchange."""
     entry = build_plan_entry(estimate.option, None, fits.curve)
     runs = entry.runs if parse_exchange(estimate.exchange).learns_exactly else 0
-    return replace(entry, exchange=estimate.exchange, momentum=estimate.ratio.momentum, why=why, runs=runs)
+    entry = entry.with_exchange(estimate.exchange)
+    return replace(entry, momentum=estimate.ratio.momentum, why=why, runs=runs)

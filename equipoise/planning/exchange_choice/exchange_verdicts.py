@@ -7,7 +7,6 @@ fast links none is.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from equipoise.formatting import format_bytes
 from equipoise.planning.exchange_choice.exact_fits import ExactFits
 from equipoise.planning.exchange_choice.examples_ratio import ExamplesRatio
 from equipoise.planning.exchange_choice.exchange_bounds import (
@@ -26,6 +25,7 @@ from equipoise.planning.exchange_choice.exchange_estimates import (
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict, VerdictName
 from equipoise.planning.exchange_choice.ratio_table import RatioTable
 from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.memory.memory_limit import explain_excess
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +221,7 @@ def judge_unknown(fits: ExactFits, name: str, gap: str) -> ExchangeVerdict:
 
 def explain_memory(memory: MemoryFacts, name: str) -> str:
     """Say how much memory a way of exchange needs, and how much there is."""
-    return f"needs {format_bytes(memory.peak_bytes[name])} a worker of {format_bytes(memory.limit_bytes or 0.0)}"
+    return explain_excess(memory.peak_bytes[name], memory.limit_bytes or 0.0)
 
 
 def format_ratio(ratio: float) -> str:

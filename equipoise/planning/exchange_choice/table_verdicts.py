@@ -17,6 +17,7 @@ from equipoise.planning.exchanges.compose_exchange import ClusterSetting
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.predict_exchanges import ExchangePredictor
 from equipoise.planning.interval import IntervalEstimate
+from equipoise.planning.memory.measured_peaks import find_peak
 from equipoise.planning.plan import ClusterShape, PlanOption, build_option
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.type_aliases import FloatArray
@@ -44,8 +45,13 @@ class ExchangeCandidate:
 
     @property
     def is_exact(self) -> bool:
-        """Whether its steps are those of exact sums, by any algorithm or by servers."""
-        return parse_exchange(self.name).learns_exactly
+        """Whether its steps are those of exact sums, by any algorithm or by servers, of workers with whole models."""
+        return parse_exchange(self.name).learns_exactly and not self.is_sharded
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether each worker holds a part of the model."""
+        return parse_exchange(self.name).sharding != "none"
 
     @property
     def plan_option(self) -> PlanOption | None:
@@ -116,7 +122,6 @@ def judge_candidate(
     needs = f" needs {format_ratio(ratio.value)} examples:" if ratio else ":"
     rows = candidate.request.system
     here = None if rows is None else rows[rows.workers == option.workers]
-    same = None if here is None else here[here.batch == option.batch]
     return ExchangeVerdict(
         exchange=candidate.name,
         nodes=option.nodes,
@@ -129,7 +134,7 @@ def judge_candidate(
         examples_ratio=ratio,
         seconds=estimate_interval(option.seconds, option.seconds_draws),
         speedup=speedup,
-        peak_bytes=read_median(same, "peak_bytes"),
+        peak_bytes=None if rows is None else find_peak(rows, option.workers, option.batch),
         verdict=verdict,
         why=f"{candidate.name}{needs} {end}",
         measured=plan.measured,

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from equipoise.errors import EquipoiseError
+from equipoise.planning.devices.device_rows import parse_devices
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.measurements import (
     COUNT_COLUMN,
@@ -95,6 +96,7 @@ def read_algorithm_times(path: Path) -> pd.DataFrame:
         table["nodes"] = parse_numbers(path, table["nodes"], COUNT_COLUMN)
         require_worker_per_node(path, table, "ranks")
     require_runnable_rows(path, table)
+    table = parse_devices(path, table)
     return table[table.algorithm != BACKEND].reset_index(drop=True)
 
 

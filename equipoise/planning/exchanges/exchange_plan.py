@@ -31,6 +31,7 @@ from equipoise.planning.exchanges.predict_exchanges import (
     find_fastest_exchanges,
     predict_exchanges,
 )
+from equipoise.planning.memory.memory_verdicts import add_memory_verdicts, list_excess_candidates
 
 NUMBER_COLUMNS = ("bits_per_second", "sent_bytes", "encode_seconds")
 PREDICTION_REMEDY = (
@@ -79,7 +80,8 @@ def build_exchange_plan(request: PlanRequest, wanted: ExchangeRequest) -> Exchan
         chosen = ExchangeCandidate(name=name, rate=rate, request=base, document=build_plan_document(base))
     document = add_predictions(chosen, request, predictor, wanted)
     document = add_exchange_verdicts(document, chosen, candidates, predictor)
-    return ExchangePlan(add_reasons(document, chosen, candidates, rows), chosen.request)
+    document = add_reasons(document, chosen, candidates, rows)
+    return ExchangePlan(add_memory_verdicts(document, chosen, candidates), chosen.request)
 
 
 def fill_exchange_columns(rows: pd.DataFrame) -> pd.DataFrame:
@@ -180,11 +182,12 @@ def mark_predicted(document: PlanDocument) -> PlanDocument:
 def choose_plan(candidates: Sequence[ExchangeCandidate], by_cost: bool) -> ExchangeCandidate | None:
     """Return the candidate whose plan is fastest, or cheapest; None if no exchange has a plan.
 
-    What is not clearly faster than exact sums is left out, since it may be luck.
+    What is not clearly faster than exact sums of whole models is left out, since it may be luck.
     """
     exact = find_best_exact(candidates)
-    if exact and not by_cost:
-        candidates = [each for each in candidates if each.is_exact or does_win(each, exact)]
+    if exact:
+        free = [each for each in candidates if each.is_exact or (by_cost and not each.is_sharded)]
+        candidates = [each for each in candidates if each in free or does_win(each, exact)]
     plans = [
         (candidate.document.plan.worker_seconds if by_cost else candidate.document.plan.seconds.value, index)
         for index, candidate in enumerate(candidates)
@@ -215,7 +218,7 @@ def add_predictions(
     ]
     return replace(
         document,
-        plan=document.plan and replace(document.plan, exchange=chosen.name),
+        plan=document.plan and document.plan.with_exchange(chosen.name),
         system=replace(
             document.system,
             exchange=chosen.name,
@@ -264,7 +267,8 @@ def add_reasons(
         if (plan := candidate.document.plan)
     ]
     text = f"exchange: {chosen.name or EXACT_TEXT}" + (f", against {', '.join(times)}" if times else "")
-    unplanned = sorted({*names} - {candidate.name for candidate in others} - {chosen.name})
+    excess = {candidate.name for candidate in list_excess_candidates(candidates)}
+    unplanned = sorted({*names} - {candidate.name for candidate in others} - {chosen.name} - excess)
     gaps = (
         [
             f"no plan with {', '.join(name or EXACT_TEXT for name in unplanned)}: no training runs with it, or no step"

@@ -48,6 +48,8 @@ def replace_exchange(config: TrainConfig, name: str) -> TrainConfig:
     options = find_exchange_options(method, f"cannot train with {name}")
     if method.has_store and config.all_reduce not in STORE_ALL_REDUCES:
         options.setdefault("all_reduce", "backend")  # servers sum in its place
+    if method.sharding not in ("none", "optimizer"):
+        options.setdefault("all_reduce", "backend")  # parts have an exchange of their own
     return replace(config, **{"servers": 0, "sharding": "none", **options})  # type: ignore[arg-type]  # texts that the options check
 
 

@@ -1,1 +1,1 @@
-"""Steps of workers that hold parts of a model (--sharding): their seconds by closed form."""
+"""Whether a plan divides the model among its workers: only where a whole one does not fit in memory."""

@@ -33,7 +33,7 @@ class TensorSlice(NamedTuple):
 
     @property
     def part_shape(self) -> tuple[int, ...]:
-        """Shape of the part."""
+        """Shape of this worker's part."""
         return (*self.shape[: self.dim], self.length, *self.shape[self.dim + 1 :])
 
     def cut(self, whole: Tensor) -> Tensor:

@@ -17,6 +17,9 @@ from equipoise.planning.exchange_choice.exchange_costs import (
 )
 from equipoise.planning.exchange_choice.store_costs import StoreFacts
 from equipoise.planning.exchanges.compression_cost import GradientShapes
+from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.sharding.sharding_verdicts import SHARDINGS
+from equipoise.planning.sharding.worker_limit import WorkerLimit
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings
 from equipoise.training.dataloader import PARAMETER_DTYPES
@@ -46,6 +49,14 @@ class ExchangeFacts:
     """momentum of SGD; 0 for other optimizers"""
     timings: ExchangeTimings = field(default_factory=ExchangeTimings)
     """what was measured of them"""
+    memory: WorkerLimit | None = None
+    """limit of a worker's memory; None for no limit"""
+
+    @property
+    def shardings(self) -> tuple[str, ...]:
+        """Shardings to judge: those among the candidates, and where there is a limit those of every sweep."""
+        own = [name for name in self.candidates if parse_exchange(name).sharding != "none"]
+        return tuple(dict.fromkeys([*own, *SHARDINGS])) if self.memory else ()
 
     def build_costs(
         self, fit: StepTimeFit, seconds_by_worker: Mapping[int, Mapping[int, tuple[float, ...]]] | None = None

@@ -57,7 +57,10 @@ def add_exchange_steps(steps: pd.DataFrame, fit: StepTimeFit, timings: Sequence[
             "exchange": row.exchange,
             "sent_bytes": row.sent_bytes,
             "encode_seconds": row.encode_seconds,
+            "peak_bytes": row.peak_bytes,
         }
         for row in timings
     )
+    if own.peak_bytes.isna().all():
+        own = own.drop(columns="peak_bytes")
     return pd.concat([steps.assign(exchange=""), own], ignore_index=True)

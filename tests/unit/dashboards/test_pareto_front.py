@@ -10,7 +10,7 @@ from dashboards.panels.pareto_front import (
     time_heatmap_figure,
 )
 from dashboards.theme import AMBER, BLUE, NEUTRAL_COLOR, ORANGE
-from tests.support.plan_documents import build_document, build_option
+from tests.support.plan_documents import build_document, build_option, build_step_times
 
 FAST = build_option(workers=4, seconds=10.0, measured=False)
 CHEAP = build_option(workers=1, seconds=30.0)
@@ -117,3 +117,43 @@ def test_heatmap_grows_with_its_rows():
     options = [build_option(workers=workers) for workers in (1, 2, 4)]
     heights = [time_heatmap_figure(build_document(options=tuple(options[:rows]))).layout.height for rows in (1, 2, 3)]
     assert heights[2] - heights[1] == heights[1] - heights[0] > 20
+
+
+def build_device_options(dollars=True):
+    """Return two settings of each of two devices, with a cost in dollars for the second device at least."""
+    times = {"a10": 20.0, "h100": 10.0}
+    return tuple(
+        build_option(workers=workers, seconds=seconds / workers**0.5, device=device, dollars=price)
+        for device, seconds in times.items()
+        for workers in (1, 2)
+        for price in [seconds * workers**0.5 * (device == "h100") + 1 if dollars or device == "h100" else None]
+    )
+
+
+def test_devices_have_marks_of_their_own_and_one_front_in_dollars():
+    options = build_device_options()
+    figure = pareto_figure(build_document(front=options[2:], options=options, knee=options[2]))
+    slow, fast, front, knee, _ = figure.data
+    assert (slow.name, fast.name, front.name) == ("every plan, a10", "every plan, h100", "the front")
+    assert slow.marker.color != fast.marker.color and slow.marker.symbol != fast.marker.symbol
+    assert figure.layout.yaxis.title.text == "cost, dollars"
+    assert list(front.y) == [option.dollars for option in options[2:]] and list(knee.y) == [options[2].dollars]
+    assert list(front.text) == ["1 worker x 16, lr 0.1, on h100", "2 workers x 16, lr 0.1, on h100"]
+    slider = build_deadline_slider(build_document(front=options[2:], options=options))
+    assert [plan["dollars"] for plan in slider["plans"]] == list(front.y)
+
+
+def test_fronts_of_devices_without_prices_are_not_joined():
+    options = build_device_options(dollars=False)
+    document = build_document(front=options, options=options)
+    figure = pareto_figure(document)
+    assert [trace.name for trace in figure.data[2:4]] == ["the front, a10", "the front, h100"]
+    assert figure.layout.yaxis.title.text == "cost, worker-seconds"
+    assert build_deadline_slider(document) is None
+
+
+def test_heat_map_is_of_the_device_of_the_plan():
+    options = build_device_options()
+    system = build_step_times(device="h100")
+    figure = time_heatmap_figure(build_document(front=options, options=options, system=system))
+    assert figure.data[0].z.ravel() == pytest.approx(np.log10([option.seconds.value for option in options[2:]]))

@@ -125,3 +125,14 @@ def test_facts_show_the_noise_scale_in_the_unit_of_the_workload_too():
     assert run_facts(record())["noise scale"] == "about 20 examples"
     of_tokens = replace(record(), unit="tokens", units_per_example=64)
     assert run_facts(of_tokens)["noise scale"] == "about 20 examples (1,280 tokens)"
+
+
+def test_facts_show_what_workers_hold_and_the_peak_of_their_memory():
+    whole = record()
+    assert not {"sharding", "recomputed", "peak memory of a worker"} & run_facts(whole).keys()
+    config = replace(whole.config, workers=2, sharding="full", recompute=True)
+    peaks = [None, 3 << 20, 2 << 20, None, None]
+    laps = [replace(lap, peak_bytes=peak) for lap, peak in zip(whole.laps, peaks, strict=True)]
+    facts = run_facts(replace(whole, config=config, laps=laps))
+    assert (facts["sharding"], facts["recomputed"]) == ("full", "activations of blocks")
+    assert facts["peak memory of a worker"] == "3 MiB"

@@ -30,7 +30,7 @@ BROKEN_COMMAND = """
 import sys
 import numpy as np
 from jobs import plan
-plan.build_exchange_plan = lambda *requests: np.ones(2) + np.ones(3)
+plan.build_device_plan = lambda *requests: np.ones(2) + np.ones(3)
 sys.argv = ["plan", "--system", "tests/data/digits/system.csv", "--out", sys.argv[1]]
 sys.exit(plan.main())
 """

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from jobs.plan import main
+from tests.support.memory_world import MemoryWorld
 
 SYSTEM_ROWS = [(1, n, b, 0.01 + 0.001 * b + 0.02 * (n - 1) / n) for n in (1, 2, 4) for b in (16, 32, 64, 128)]
 STATISTICAL_ROWS = [
@@ -103,9 +104,32 @@ def test_plan_keeps_to_deadline_and_budget(run_plan, table_arguments):
     assert infeasible["plan"] is None and "no plan is within the given limits" in output.out
 
 
+MEMORY_WORLD = MemoryWorld(names=("", "full"))
+
+
+@pytest.mark.parametrize(("limit", "sharding"), [("40GB", "none"), ("6.2GB", "full")])
+def test_model_is_divided_only_where_a_whole_one_does_not_fit(run_plan, tmp_path, limit, sharding):
+    system, statistical = tmp_path / "system.csv", tmp_path / "statistical.csv"
+    MEMORY_WORLD.measure_steps().to_csv(system, index=False)
+    MEMORY_WORLD.measure_runs().to_csv(statistical, index=False)
+    arguments = ["--system", system, "--statistical", statistical, "--out", tmp_path / "out"]
+    status, output, document = run_plan(*arguments, "--memory", limit)
+    plan, verdicts = document["plan"], {verdict["exchange"]: verdict for verdict in document["exchanges"]}
+    assert status == 0 and plan["sharding"] == sharding and plan["exchange"] == sharding.replace("none", "")
+    if sharding == "none":
+        assert verdicts["full"]["verdict"] == "slower" and set(verdicts) == {"full"}
+        return
+    setting = (plan["exchange"], plan["workers"], plan["batch"])
+    assert setting == MEMORY_WORLD.find_best(6.2e9)
+    assert verdicts["full"]["verdict"] == "use" and verdicts[""]["verdict"] == "does not fit"
+    assert verdicts["full"]["peak_bytes"] == pytest.approx(MEMORY_WORLD.peak_bytes(*setting), rel=0.02)
+    assert "the whole model needs 16.1 GB of 6.2 GB a worker" in plan["why"] and "exchanging by full" in output.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--memory", "16"], "--memory must be an amount of memory with its unit, such as 16GB"),
         (["--predict-at", "4"], "nodes x workers such as 4x16"),
         (["--predict-at", "4x2"], "nodes x workers such as 4x16"),
         (["--predict-at", "1x" + "1" * 400], "nodes x workers such as 4x16"),

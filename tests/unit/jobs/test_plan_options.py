@@ -46,6 +46,13 @@ def test_plan_whose_exchange_is_an_algorithm_sets_the_all_reduce(tmp_path):
     assert apply_plan(command, []).all_reduce == "backend"
 
 
+def test_plan_of_a_sharding_sets_it(tmp_path):
+    path = write_plan_json(tmp_path / "plan.json", PLAN | {"exchange": "full", "sharding": "full"})
+    assert build_options(path).train_config().sharding == "full"
+    with raises_code("option-conflict", "it has full as the sharding and --sharding asks for optimizer"):
+        build_options(path, "--sharding", "optimizer", sharding="optimizer")
+
+
 def test_command_line_is_looked_at_unless_arguments_are_given(plan_path, monkeypatch):
     options = TrainOptions(workload="digits", out=Path("x"), plan=plan_path, workers=2)
     monkeypatch.setattr("sys.argv", ["--batch-size", "--workers", "2"])
@@ -81,6 +88,15 @@ def test_plan_needs_all_its_workers_unless_a_range_is_given(plan_path):
     flags = ["--workload", "digits", "--out", "x", "--plan", str(plan_path)]
     options = apply_plan(parse_train_options(flags), flags)
     assert (options.workers, options.min_workers) == (4, 4)
+
+
+def test_sharding_is_compared_with_the_workers_of_the_plan(plan_path):
+    flags = ["--workload", "digits", "--out", "x", "--plan", str(plan_path), "--sharding"]
+    arguments = [*flags, "pipeline:2"]
+    config = apply_plan(parse_train_options(arguments), arguments).train_config()
+    assert (config.workers, config.sharding) == (4, "pipeline:2")
+    with raises_code("sharding-unusable", "4 workers"):
+        apply_plan(parse_train_options([*flags, "full:3"]), arguments)
 
 
 @pytest.mark.parametrize(

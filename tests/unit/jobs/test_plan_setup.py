@@ -196,3 +196,11 @@ def test_digests_depend_on_labels_and_names():
     weights = workload.model().state_dict()
     assert digest_tensors(weights) == digest_tensors(dict(reversed(weights.items())))
     assert digest_tensors(weights) != digest_tensors({f"{name}.": value for name, value in weights.items()})
+
+
+def test_plan_for_a_device_says_which(digits_plan, tmp_path, capsys):
+    document = PlanDocument.read(digits_plan / PLAN_FILE)
+    document = replace(document, setup=None, plan=replace(document.plan, device="h100"))
+    note = warn_of_plan(document, tmp_path, capsys)
+    assert f"note: the plan at {tmp_path} is for workers on h100: " in note
+    assert "h100" not in warn_of_plan(document, tmp_path, capsys, run_has_ended=True)

@@ -9,7 +9,7 @@ from torch import nn
 
 from equipoise.config import TrainConfig
 from equipoise.workloads import load_workload
-from jobs.timing.step_bench import StepBench
+from jobs.timing.step_bench import StepBench, summarize_stretches
 from tests.support.gloo import run_with_gloo
 
 DIGITS = TrainConfig(workload="digits")
@@ -34,6 +34,17 @@ def test_batch_beyond_the_memory_is_known_before_it_is_tried():
     assert bench.probe(8) and bench.measured_peaks[8] > bench.gradient_bytes
     assert bench.is_predicted_to_fit(16)
     assert not bench.is_predicted_to_fit(1 << 30) and bench.probe(1 << 30) is None
+
+
+def test_rows_have_the_peak_of_their_batch():
+    bench = StepBench(DIGITS, load_workload(DIGITS), torch.device("cpu"), time.monotonic())
+    assert bench.probe(8) and bench.probe(32)
+    rows = [summarize_stretches(bench, 1, batch, [bench.time_stretch(batch)] * 2) for batch in (8, 32)]
+    assert [row.peak_bytes for row in rows] == [bench.measured_peaks[batch] for batch in (8, 32)]
+    assert rows[1].peak_bytes > rows[0].peak_bytes > bench.gradient_bytes
+    other = StepBench(DIGITS, load_workload(DIGITS), torch.device("cpu"), time.monotonic())
+    other.probes[8] = bench.probes[8]
+    assert other.start_laps(8, 0.0) and other.measured_peaks[8] == pytest.approx(bench.measured_peaks[8], rel=0.1)
 
 
 def time_with_all_reduce(all_reduce):

@@ -1,6 +1,7 @@
 """Options of a sweep that a function call gives, and those that it must not."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,16 @@ def test_no_target_is_that_of_the_workload():
 def test_other_options_are_refused_by_name(name):
     with raises_code("option-unknown", name, "batch_size"):
         build_options(**{name: 1})
+
+
+def test_memory_is_an_amount_and_not_of_a_command():
+    assert build_options(memory="1.5GB").memory_bytes == 1.5e9 and build_options().memory_bytes is None
+    with raises_code("option-format", "--memory must be an amount"):
+        build_options(memory="plenty").validate()
+    options = build_options(memory="1GB", exchanges="none")
+    config = replace(options.config, workload=None, command="train --batch {batch_size} --lr {lr}", lr=0.1)
+    with raises_code("option-conflict", "--memory with a --command"):
+        replace(options, config=config).validate()
 
 
 def test_all_reduce_that_a_number_of_workers_cannot_run_is_refused():

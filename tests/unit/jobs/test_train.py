@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from equipoise.config import TrainConfig
 from jobs.train import format_noise_scale, format_summary, format_target_result, parse_train_options
 from tests.support.errors import raises_code
@@ -50,3 +52,22 @@ def test_servers_are_compared_with_the_workers_of_the_command_line():
         assert (config.servers, config.workers) == (2, int(workers[-1]))
     with raises_code("option-range", "got 2 servers for 1 workers"):
         parse_train_options([*arguments, "1"])
+
+
+def test_sharding_is_compared_with_the_workers_of_the_command_line():
+    arguments = ["--workload", "digits", "--out", "runs/x", "--sharding", "tensor:2", "--workers"]
+    for workers in ("2", "4", "1:2"):
+        config = parse_train_options([*arguments, workers]).train_config()
+        assert (config.sharding, config.workers) == ("tensor:2", int(workers[-1]))
+    with raises_code("sharding-unusable", "1 workers"):
+        parse_train_options([*arguments, "1"])
+
+
+@pytest.mark.parametrize(("workers", "number"), [("1:4", 3), ("3:4", 3), ("2:6", 3)])
+def test_groups_of_an_elastic_run_fit_all_of_its_workers(workers, number):
+    arguments = ["--workload", "digits", "--out", "runs/x", "--workers", workers, "--sharding"]
+    for sharding in ("full:2", "tensor:2", "pipeline:2"):
+        with raises_code("sharding-unusable", f"{number} workers", workers):
+            parse_train_options([*arguments, sharding])
+    for sharding in ("full", "optimizer"):
+        assert parse_train_options([*arguments, sharding]).sharding == sharding

@@ -33,6 +33,7 @@ DOCUMENT_KEYS = [
 DOCUMENT_KEYS += ["setup", "confirmations", "targets", "schedule", "exchanges", "switches_at", "exchange_map"]
 DOCUMENT_KEYS += ["worker_speeds"]
 SETTING_KEYS = ["nodes", "workers", "batch", "global_batch", "lr", "seconds", "worker_seconds", "step", "examples"]
+SETTING_KEYS += ["measured", "device", "dollars"]
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +62,9 @@ def test_document_of_one_table_is_the_same_after_reading(table, tmp_path):
 def test_keys_keep_their_order(document):
     contents = document.to_json()
     assert [*contents] == DOCUMENT_KEYS
-    assert [*contents["front"][0]] == [*contents["knee"]] == [*SETTING_KEYS, "measured"]
-    assert [*contents["options"][0]] == [*SETTING_KEYS, "measured", "binding"]
-    plan_keys = [*SETTING_KEYS, "measured", "binding", "why", "runs", "exchange", "momentum"]
+    assert [*contents["front"][0]] == [*contents["knee"]] == SETTING_KEYS
+    assert [*contents["options"][0]] == [*SETTING_KEYS, "binding"]
+    plan_keys = [*SETTING_KEYS, "binding", "why", "runs", "exchange", "momentum"]
     assert [*contents["plan"]] == [*contents["runner_up"]] == plan_keys
     assert [*contents["plan"]["seconds"]] == [*contents["statistical"]["critical_batch"]] == ["value", "low", "high"]
 

@@ -6,6 +6,7 @@ import pytest
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
+from equipoise.registries.option_groups import PLACEMENT_OPTIONS
 from equipoise.runs.folder import (
     LOCK_FILE_NAME,
     Path,
@@ -61,6 +62,23 @@ def test_run_is_not_resumed_with_another_all_reduce(tmp_path):
         pass
     with raises_code("run-mismatch", "all_reduce is backend, requested ring", "choose another --out"):
         load_finished_run(tmp_path, replace(CONFIG, all_reduce="ring"))
+
+
+@pytest.mark.parametrize(
+    "options", [{"sharding": "full"}, {"recompute": True}, {"sharding": "pipeline:2", "pipeline_schedule": "gpipe"}]
+)
+def test_run_may_be_resumed_with_its_state_elsewhere(tmp_path, options):
+    config = replace(CONFIG, workers=2)
+    with claim_run_folder(tmp_path, config):
+        pass
+    changed = replace(config, **options)
+    assert load_finished_run(tmp_path, changed, PLACEMENT_OPTIONS) is None
+    with raises_code("run-mismatch", *options):
+        load_finished_run(tmp_path, changed)
+    with raises_code("run-mismatch", "seed is 0, requested 1"):
+        load_finished_run(tmp_path, replace(changed, seed=1), PLACEMENT_OPTIONS)
+    write_json(tmp_path / "record.json", build_record(config).to_json())
+    assert load_finished_run(tmp_path, changed, PLACEMENT_OPTIONS) == build_record(config)
 
 
 def test_difference_names_an_option_that_was_or_is_not_given(tmp_path):

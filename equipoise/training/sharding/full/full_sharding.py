@@ -17,12 +17,11 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 
 from equipoise.config import TrainConfig
-from equipoise.errors import EquipoiseError
 from equipoise.optimizers.run_optimizer import RunOptimizer
 from equipoise.training.sampler import list_own_micro_batches
 from equipoise.training.sharding.full.counted_exchanges import count_exchanges
 from equipoise.training.sharding.full.exchange_log import ExchangeLog
-from equipoise.training.sharding.full.model_units import list_units
+from equipoise.training.sharding.full.model_units import list_units, require_divisible
 from equipoise.training.sharding.full.part_gradient_sync import PartGradientSync
 from equipoise.training.sharding.full.part_steps import PartGradientStep, PartSteps
 from equipoise.training.sharding.sharded_model import ShardedModel
@@ -102,17 +101,6 @@ def build_device_mesh(mesh: WorkerMesh, device: torch.device) -> DeviceMesh:
     if mesh.num_replicas == 1:
         return DeviceMesh(device.type, ranks[0], mesh_dim_names=("part",))
     return DeviceMesh(device.type, ranks, mesh_dim_names=("replica", "part"))
-
-
-def require_divisible(model: nn.Module) -> None:
-    """Refuse weights that have no rows to divide."""
-    for name, value in model.named_parameters():
-        if value.ndim == 0:
-            raise EquipoiseError(
-                "sharding-unusable",
-                f"cannot use --sharding full: the weight {name} is a single number, which has no rows to divide",
-                "give it the shape (1,), or choose --sharding optimizer",
-            )
 
 
 def slice_rows(value: Tensor, mesh: WorkerMesh) -> TensorSlice:

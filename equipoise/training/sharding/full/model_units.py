@@ -4,6 +4,7 @@ from collections import Counter
 
 from torch import nn
 
+from equipoise.errors import EquipoiseError
 from equipoise.training.finetune import NORM_LAYERS
 
 SEQUENCES = nn.Sequential, nn.ModuleList
@@ -41,3 +42,14 @@ def holds_blocks(child: nn.Module, parent: nn.Module) -> bool:
         return False
     inside = nn.ModuleList if isinstance(parent, nn.Sequential) else SEQUENCES
     return any(isinstance(part, inside) for part in child.modules())
+
+
+def require_divisible(model: nn.Module) -> None:
+    """Refuse weights that have no rows to divide."""
+    for name, value in model.named_parameters():
+        if value.ndim == 0:
+            raise EquipoiseError(
+                "sharding-unusable",
+                f"cannot use --sharding full: the weight {name} is a single number, which has no rows to divide",
+                "give it the shape (1,), or choose --sharding optimizer",
+            )

@@ -13,7 +13,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from equipoise.config import TrainConfig
-from equipoise.errors import EquipoiseError
 from equipoise.optimizers.run_optimizer import RunOptimizer
 from equipoise.training.dataloader import PARAMETER_DTYPES, BatchLoader
 from equipoise.training.sampler import list_own_micro_batches
@@ -26,7 +25,12 @@ from equipoise.training.sharding.pipeline.model_trace import (
 )
 from equipoise.training.sharding.pipeline.piece_measurement import measure_nodes, share_measurements
 from equipoise.training.sharding.pipeline.pipeline_steps import IdleOptimizer, PipelineStep, PipelineSteps
-from equipoise.training.sharding.pipeline.stage_cut import StageBoundary, cut_stages, select_nodes
+from equipoise.training.sharding.pipeline.stage_cut import (
+    StageBoundary,
+    cut_stages,
+    require_uncompiled,
+    select_nodes,
+)
 from equipoise.training.sharding.pipeline.stage_evaluation import StageEvaluation
 from equipoise.training.sharding.pipeline.stage_gradients import NormPlaces, StageGradientSum, TiedWeights
 from equipoise.training.sharding.pipeline.stage_groups import build_holder_group, build_stage_groups
@@ -51,12 +55,7 @@ class PipelineSharding(ShardedModel):
         self, config: TrainConfig, model: nn.Module, mesh: WorkerMesh, workload: Workload, loader: BatchLoader
     ) -> None:
         super().__init__(config, model, mesh)
-        if config.compile:
-            raise EquipoiseError(
-                "option-conflict",
-                f"cannot use --compile with --sharding {config.sharding}: it compiles whole models",
-                "omit one of them",
-            )
+        require_uncompiled(config)
         self.device = loader.device
         inputs, targets = loader.load_micro_batch(0, 0)
         trace = ModelTrace(model, inputs)

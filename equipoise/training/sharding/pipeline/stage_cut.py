@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from torch import fx
 
+from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
 from equipoise.training.sharding.pipeline.model_trace import ModelTrace
@@ -32,13 +33,7 @@ def cut_stages(trace: ModelTrace, measurements: Sequence[NodeMeasurement], stage
     sources = {cut: trace.find_cut_source(cut) for cut in trace.list_cuts()}
     layouts = {cut: layout for cut, source in sources.items() if (layout := measurements[source].layout) is not None}
     starts = [0, *layouts]
-    if len(starts) < stages:
-        raise EquipoiseError(
-            "sharding-unusable",
-            f"cannot cut the model into {stages} stages for --sharding pipeline:{stages}: it has"
-            f" {pluralize(len(starts), 'piece')} between which a single tensor passes",
-            f"choose --sharding pipeline:{len(starts)} or full" if len(starts) > 1 else "choose --sharding full",
-        )
+    require_enough_pieces(len(starts), stages)
     seconds = [
         sum(node.seconds for node in measurements[start:end]) for start, end in pairwise([*starts, len(measurements)])
     ]
@@ -49,6 +44,27 @@ def cut_stages(trace: ModelTrace, measurements: Sequence[NodeMeasurement], stage
         draws = any(measurement.draws_numbers for measurement in measurements[:node])
         boundaries.append(StageBoundary(node, layouts[node], gradients[sources[node]], draws))
     return boundaries
+
+
+def require_enough_pieces(pieces: int, stages: int) -> None:
+    """Refuse a model that has fewer pieces than stages."""
+    if pieces < stages:
+        raise EquipoiseError(
+            "sharding-unusable",
+            f"cannot cut the model into {stages} stages for --sharding pipeline:{stages}: it has"
+            f" {pluralize(pieces, 'piece')} between which a single tensor passes",
+            f"choose --sharding pipeline:{pieces} or full" if pieces > 1 else "choose --sharding full",
+        )
+
+
+def require_uncompiled(config: TrainConfig) -> None:
+    """Refuse to compile a model that is to be cut."""
+    if config.compile:
+        raise EquipoiseError(
+            "option-conflict",
+            f"cannot use --compile with --sharding {config.sharding}: it compiles whole models",
+            "omit one of them",
+        )
 
 
 def select_nodes(nodes: Sequence[fx.Node], boundaries: Sequence[StageBoundary], stage: int) -> list[fx.Node]:

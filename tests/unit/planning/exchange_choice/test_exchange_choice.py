@@ -180,7 +180,7 @@ def test_exchange_that_does_not_fit_or_cannot_be_predicted_says_so(slow):
     winner = judge(fits, costs, runs)[0].winner.exchange
     memory = MemoryFacts(peak_bytes={winner: 3e9}, limit_bytes=2e9)
     choice, verdicts = judge(fits, costs, runs, memory=memory)
-    assert verdicts["local"].verdict == "does not fit" and "2.79 GiB" in verdicts["local"].why
+    assert verdicts["local"].verdict == "does not fit" and "needs 3 GB of 2 GB a worker" in verdicts["local"].why
     assert choice.winner.exchange == "powersgd:4" and verdicts["powersgd"].verdict == "use"
     _, verdicts = judge(fits, replace(costs, matrices=None), runs)
     assert verdicts["powersgd"].verdict == "unknown" and "matrices" in verdicts["powersgd"].why

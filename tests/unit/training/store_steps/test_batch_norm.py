@@ -5,7 +5,7 @@ import pytest
 from equipoise.config import TrainConfig
 from equipoise.training.store_steps.batch_norm import describe_stale_statistics
 from equipoise.workloads import load_workload
-from jobs.ray_train.run import warn_of_stale_statistics
+from jobs.ray_train.run_notes import warn_of_statistics
 
 WITH_BATCH_NORM = "tests.support.workloads:with_batch_norm"
 
@@ -16,7 +16,7 @@ WITH_BATCH_NORM = "tests.support.workloads:with_batch_norm"
 )
 def test_stale_statistics_of_batch_normalisation_are_warned_of(sync, workload, is_warned):
     config = TrainConfig(workload=workload, workers=2, sync=sync)
-    warning = warn_of_stale_statistics(config, load_workload(config))
+    warning = warn_of_statistics(config, load_workload(config))
     assert ("--sync async:2 running statistics" in warning) is is_warned
     assert is_warned or warning == ""
 
