@@ -39,7 +39,7 @@ from equipoise.registries.sharding_registry import parse_sharding
 from tests.network.gloo_hosts import run_on_hosts
 from tests.network.hosts import Host, create_lan
 
-MODULE = "benchmarks.sharded_steps"
+MODULE, MEASURE_MODEL = "benchmarks.sharded_steps", "benchmarks.sharded_model_facts:measure_model"
 MODELS = "gpt", "mlp"
 SHARDINGS = {
     2: ("none", "optimizer", "full", "tensor:2", "pipeline:2"),
@@ -78,7 +78,7 @@ def main() -> None:
             print_bubbles(model, options.steps * options.rounds)
             continue
         with create_hosts(1, 0.0) as hosts:
-            facts = run(hosts, "measure_model", model, [2, 4])[0]
+            facts = run_on_hosts(hosts, MEASURE_MODEL, model, [2, 4])[0]
         print_model(model, facts)
         for megabits in options.megabits:
             two_hosts: list[dict[str, Any]] = []
