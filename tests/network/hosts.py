@@ -35,9 +35,9 @@ class Host:
         """Set the link `down`, as if its cable were pulled, or `up` again."""
         run_checked("ip", "link", "set", f"{self.name}-b", state)
 
-    def set_rate(self, megabits: float) -> None:
-        """Limit the rate of the link in both directions, in Mbit/s."""
-        token_bucket = ("root", "tbf", "rate", f"{megabits}mbit", "burst", "256kb", "latency", "50ms")
+    def set_rate(self, megabits: float, burst_kilobytes: int = 256) -> None:
+        """Limit the rate of the link in both directions, in Mbit/s; after a pause a burst is not limited."""
+        token_bucket = ("root", "tbf", "rate", f"{megabits}mbit", "burst", f"{burst_kilobytes}kb", "latency", "50ms")
         run_checked("tc", "qdisc", "replace", "dev", f"{self.name}-b", *token_bucket)
         run_checked(*self.build_command("tc", "qdisc", "replace", "dev", "eth0", *token_bucket))
 

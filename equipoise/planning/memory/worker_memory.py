@@ -67,6 +67,8 @@ def predict_worker_memory(sizes: ModelSizes, config: TrainConfig, *, has_gpu: bo
         gradients = gradient
     else:  # grows in the backward pass, while activations go
         gradients = 0.0 if is_moved else max(0.0, gradient - activations)
+    # of the largest unit, beside that of earlier micro-batches
+    summed_part = sizes.largest_unit_bytes / group if kind == "full" and group > 1 and micro_batches > 1 else 0.0
     is_small = replicas > 1 and kind != "full" and gradient * replicas <= MAX_ALL_TO_ALL_BYTES and not has_gpu
     return WorkerMemory(
         weights=share * sizes.parameter_bytes + sizes.buffer_bytes,
@@ -76,7 +78,7 @@ def predict_worker_memory(sizes: ModelSizes, config: TrainConfig, *, has_gpu: bo
         activations=activations,
         batch=batch_bytes(sizes, config, micro_batches),
         units=2 * sizes.largest_unit_bytes if kind == "full" and group > 1 else 0.0,
-        exchange=replicas * gradient if is_small else 0.0,
+        exchange=replicas * gradient if is_small else summed_part,
         noise_probe=max(0.0, probe_bytes(sizes, config) - gradients - activations),
         copies=copy_bytes(sizes, config, share, has_gpu),
     )

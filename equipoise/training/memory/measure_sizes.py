@@ -48,7 +48,7 @@ def measure_model_sizes(config: TrainConfig, workload: Workload, device: torch.d
         buffer_bytes=count_bytes(model.buffers()),
         factored_bytes=sum(factored_state_bytes(parameter) for parameter in trainable),
         largest_unit_bytes=max([*unit_bytes, parameter_bytes - sum(unit_bytes)]),
-        divided_bytes=count_divided_bytes(model, blocks),
+        divided_bytes=count_divided_bytes(model, config),
         example_bytes=passes[small][2] // small,
         kept_bytes=kept,
         kept_bytes_per_example=slopes[0],
@@ -137,7 +137,11 @@ def factored_state_bytes(parameter: Tensor) -> int:
     return parameter.nbytes // parameter.shape[-1] + parameter.nbytes // parameter.shape[-2]
 
 
-def count_divided_bytes(model: nn.Module, blocks: list[nn.Module]) -> int:
-    """Return the bytes of the dense layers in blocks, or without blocks of all but the last."""
-    layers = [layer for part in blocks or [model] for layer in part.modules() if isinstance(layer, nn.Linear)]
-    return sum(count_bytes(layer.parameters()) for layer in (layers if blocks else layers[:-1]))
+def count_divided_bytes(model: nn.Module, config: TrainConfig) -> int:
+    """Return the bytes of the weights that --sharding tensor:K divides."""
+    method = config.sharding_method
+    if method.kind != "tensor" or not method.group_size:
+        return 0
+    from equipoise.training.sharding.tensor.tensor_plan import plan_tensor_sharding  # others divide no layers
+
+    return round(plan_tensor_sharding(model, method.group_size).share * count_bytes(model.parameters()))

@@ -52,7 +52,8 @@ def test_optimizer_sharding_divides_the_moments_alone():
 def test_full_sharding_divides_all_but_two_units(sharding, parts):
     memory = predict(workers=4, optimizer="adamw", sharding=sharding)
     assert memory.weights + memory.gradients + memory.buckets + memory.moments == 4 * W / parts
-    assert memory.units == 2 * UNIT
+    assert memory.units == 2 * UNIT and memory.exchange == 0
+    assert predict(workers=4, sharding=sharding, grad_accumulation=2).exchange == UNIT / parts
 
 
 def test_tensor_sharding_divides_its_layers():

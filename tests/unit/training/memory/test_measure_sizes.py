@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from equipoise.config import TrainConfig
 from equipoise.planning.memory.worker_memory import predict_worker_memory
@@ -42,3 +43,10 @@ def test_recomputed_blocks_keep_less_for_each_example():
     assert sizes.kept_bytes_per_example < without.kept_bytes_per_example
     assert sizes.parameter_bytes == without.parameter_bytes == sizes.trainable_bytes
     assert without.pass_at(8) >= without.kept_at(8) > 0
+
+
+def test_tensor_sharding_divides_convolutions():
+    sizes = measure_model_sizes(replace(CONFIG, workers=2, sharding="tensor:2"), residual(), CPU)
+    convolutions = [layer for layer in residual().model().modules() if isinstance(layer, nn.Conv2d)]
+    assert sizes.divided_bytes == sum(value.nbytes for layer in convolutions for value in layer.parameters())
+    assert measure_model_sizes(CONFIG, residual(), CPU).divided_bytes == 0
