@@ -6,7 +6,7 @@ from pathlib import Path
 
 import ray
 import ray.train
-from ray.exceptions import ActorDiedError
+from ray.exceptions import RayActorError
 
 from dashboards.page import write_page
 from dashboards.reports import run_page
@@ -152,9 +152,9 @@ def fit_with_progress(
             lost_workers_notice.check_cluster()
     try:
         record: Record | None = future.result().return_value
-    except ActorDiedError:
+    except RayActorError:  # Ray would print a traceback, once it has asked the lost head for it in vain
         raise CommandFailed(
-            "the process of Ray that directs the workers has died, as when the head of the cluster is lost;"
+            "the process of Ray that directs the workers is gone, as when the head of the cluster is lost;"
             f" {LOST_HEAD_REMEDY}"
         ) from None
     return record
