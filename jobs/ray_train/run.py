@@ -6,12 +6,10 @@ from pathlib import Path
 
 import ray
 import ray.train
-from ray.exceptions import RayActorError
 
 from dashboards.page import write_page
 from dashboards.reports import run_page
 from equipoise.config import TrainConfig
-from equipoise.errors import CommandFailed
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.folder import claim_run_folder, require_writable, require_writable_url
 from equipoise.runs.misclassified import read_misclassified
@@ -24,7 +22,7 @@ from equipoise.training.initialization.initial_model import build_initial_model
 from equipoise.workloads import load_workload
 from jobs.cli.paths import validate_locations
 from jobs.cli.progress import follow_run
-from jobs.cluster.lost_head import LOST_HEAD_REMEDY, watch_head
+from jobs.cluster.lost_head import explain_lost_head, watch_head
 from jobs.cluster.resources import connect_to_cluster, describe_cluster, require_slots, set_worker_group_timeout
 from jobs.cluster.wait import LostWorkersNotice, wait_for_slots
 from jobs.cluster.worker_hardware import find_worker_hardware, print_machine_notes
@@ -139,24 +137,19 @@ def fit_with_progress(
     tracker: LapTracker,
 ) -> Record | None:
     """Run the trainer, show its progress here and in a tracker meanwhile, and return the record of its workers."""
-    seen = last_lap.seen if last_lap else 0
+    seen, head = last_lap.seen if last_lap else 0, ray.get_runtime_context().gcs_address
     with (
+        explain_lost_head(head),
         ThreadPoolExecutor(1) as pool,
         follow_run(out / LAP_JOURNAL_FILE, max_examples, seen, tracker.log_lap) as progress,
         stop_on_signal(out / STOP_FILE, progress.has_progress),
-        watch_head(ray.get_runtime_context().gcs_address),
+        watch_head(head),
     ):
         future = pool.submit(trainer.fit)
         while wait([future], timeout=0.2).not_done:
             progress.show_new_laps()
             lost_workers_notice.check_cluster()
-    try:
         record: Record | None = future.result().return_value
-    except RayActorError:  # Ray would print a traceback, once it has asked the lost head for it in vain
-        raise CommandFailed(
-            "the process of Ray that directs the workers is gone, as when the head of the cluster is lost;"
-            f" {LOST_HEAD_REMEDY}"
-        ) from None
     return record
 
 

@@ -45,6 +45,7 @@ class SharedTrainConfig(TrainConfig):
     sync: LeftOut[str] = "step"  # ways of exchange are searched: `exchanges`
     compression: LeftOut[str] = "none"
     servers: LeftOut[int] = 0
+    sharding: LeftOut[str] = "none"
     keep: LeftOut[KeptWeights] = "last"  # trials keep no weights, and the confirmation run stops at its target
     target: LeftOut[float | None] = None  # several of them are one option of the sweep
     patience: LeftOut[int | None] = None  # the search ends hopeless trials, and step timing has no metric to improve
@@ -189,7 +190,7 @@ def build_sweep_options(
     own_names = {field.name for field in fields(SweepOptions)} - {"config", "out", "workers"}
     left_out = {
         *("workload", "command", "metric_pattern", "examples_pattern", "grad_accumulation", "keep", "patience"),
-        *("sync", "compression", "servers"),
+        *("sync", "compression", "servers", "sharding"),
     }
     config_names = {field.name for field in fields(TrainConfig)} - own_names - left_out - {"workers"}
     if unknown := sorted(options.keys() - own_names - config_names):

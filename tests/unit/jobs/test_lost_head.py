@@ -3,7 +3,11 @@
 import socket
 from threading import Event, Thread
 
-from jobs.cluster.lost_head import LOST_HEAD_REMEDY, accepts_connections, report_lost_head
+import pytest
+from ray.exceptions import ActorUnavailableError
+
+from equipoise.errors import CommandFailed, EquipoiseError
+from jobs.cluster.lost_head import LOST_HEAD_REMEDY, accepts_connections, explain_lost_head, report_lost_head
 from jobs.cluster.processes import wait_until
 from jobs.cluster.resources import require_answering_head
 from tests.support.errors import raises_code
@@ -34,3 +38,15 @@ def test_cluster_at_whose_address_nothing_answers_is_refused():
         require_answering_head(address, wait_seconds=0.01)
     for other in ("", "auto", "local", f"ray://{address}"):
         require_answering_head(other)
+
+
+@pytest.mark.parametrize("error", [ActorUnavailableError("gone", None), ConnectionError("no reply")])
+def test_errors_of_a_cluster_without_its_head_are_a_sentence(error):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(ConnectionError), explain_lost_head(address):
+            raise ConnectionError("no reply")
+    with pytest.raises(CommandFailed, match=LOST_HEAD_REMEDY), explain_lost_head(address):
+        raise error
+    with raises_code("option-range"), explain_lost_head(address):
+        raise EquipoiseError("option-range", "a mistake of the user")

@@ -23,7 +23,7 @@ from tests.support.errors import raises_code
 from tests.support.trial_records import build_record
 
 LEFT_OUT_OPTIONS = {"workers", "batch_size", "lr", "grad_accumulation", "keep", "patience"}
-LEFT_OUT_OPTIONS |= {"sync", "compression", "servers"}  # parts of the name of a way of exchange
+LEFT_OUT_OPTIONS |= {"sync", "compression", "servers", "sharding"}  # parts of the name of a way of exchange
 """options of training that a sweep chooses itself or has no use for"""
 
 
