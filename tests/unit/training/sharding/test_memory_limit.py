@@ -15,7 +15,7 @@ CONFIG = TrainConfig(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", [2])  # four workers take three times as long
 def test_parts_of_a_model_fit_where_whole_replicas_do_not(workers, tmp_path):
     whole, parts = (replace(CONFIG, workers=workers, sharding=sharding) for sharding in ("none", "full"))
     free = {
