@@ -88,6 +88,7 @@ def test_system_csv_has_the_columns_of_a_sweep(observe, model, optimizer, tmp_pa
     row = table.iloc[0]
     assert (row.nodes, row.workers, row.batch, row.exchange_seconds) == (1, 1, BATCH, 0)
     assert row.gradient_bytes == sum(parameter.nbytes for parameter in model.parameters())
+    assert not row["repeat"]
     later = [lap.seconds / lap.steps for lap in record.laps[1:]]
     assert row.seconds == pytest.approx(sum(later) / 2)
 
