@@ -64,11 +64,6 @@ def list_part_bytes(key_bytes: Mapping[str, int], servers: int) -> list[int]:
     return [sum(key_bytes[key] for key in part) for part in partition_keys(key_bytes, servers)]
 
 
-def largest_part_bytes(key_bytes: Mapping[str, int], servers: int) -> int:
-    """Return the bytes of the largest part."""
-    return max(list_part_bytes(key_bytes, servers))
-
-
 def store_traffic(part_bytes: Sequence[int], workers: int, clips: bool = False) -> StoreTraffic:
     """Return what the busiest of `workers` sends in a step; with `clips`, servers tell each other their norms first."""
     if workers == 1:

@@ -6,6 +6,7 @@ import pytest
 
 from equipoise.config import TrainConfig
 from equipoise.parameter_store.partition import list_part_bytes
+from equipoise.planning.parameter_servers.server_cost import find_part_shares, server_cost
 from tests.network.cpu_groups import find_missing_cpu_groups
 from tests.network.gloo_hosts import run_on_hosts
 from tests.network.hosts import create_lan, find_missing_requirement
@@ -45,15 +46,25 @@ def test_servers_send_the_bytes_of_their_closed_form():
         assert rows[0][0]["recorded_bytes"] == max(closed_forms)
 
 
-def test_two_levels_save_what_their_closed_form_says_between_hosts_with_slow_links():
-    group, size = 2, sum(list_key_bytes(wider).values())
-    flat = {"workload": "tests.network.wide_model:wider", "batch_size": 4, "sync": "server", "servers": 1}
-    with create_lan(2, SLOW_MBIT) as hosts:
+@pytest.mark.parametrize("servers", [1, 0])
+def test_two_levels_save_what_their_closed_form_says_between_hosts_with_slow_links(servers):
+    nodes, group, key_bytes = 2, 2, [*list_key_bytes(wider).values()]
+    flat = {"workload": "tests.network.wide_model:wider", "batch_size": 4, "sync": "server", "servers": servers}
+    with create_lan(nodes, SLOW_MBIT) as hosts:
         workers = [host for host in hosts for _ in range(group)]
         rows = run_on_hosts(workers, MEASURE_RUNS, [flat, flat | {"all_reduce": "two-level"}] * 2, 3)[0]
     flat_seconds, level_seconds = (mean(row["seconds"] for row in rows[place::2]) for place in range(2))
-    level_link = 2 * 8 * size / (1e6 * SLOW_MBIT)  # one worker of the other host pushes and pulls
-    flat_link = group * level_link
+    flat_link, level_link = (
+        server_cost(
+            nodes * group,
+            servers,
+            sum(key_bytes),
+            nodes,
+            part_shares=find_part_shares(key_bytes, servers or count),
+            is_two_level=count == nodes,
+        ).between.seconds(0, 8 / (1e6 * SLOW_MBIT))
+        for count in (nodes * group, nodes)
+    )
     print(f"{flat_seconds:.3f} s in a flat store, {level_seconds:.3f} s in two levels")
     print(f"{flat_link:.3f} s and {level_link:.3f} s by the closed forms of the links")
     assert flat_seconds / level_seconds == pytest.approx(flat_link / level_link, rel=0.15)

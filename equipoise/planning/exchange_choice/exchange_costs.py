@@ -21,7 +21,7 @@ from equipoise.planning.exchanges.exchange_name import (
     ExchangeMethod,
     parse_exchange,
 )
-from equipoise.planning.parameter_servers.server_cost import find_largest_share, server_cost
+from equipoise.planning.parameter_servers.server_cost import find_part_shares, server_cost
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds, overlapped_seconds
 from equipoise.type_aliases import FloatArray
@@ -114,8 +114,8 @@ class ExchangeCosts:
         if self.fit.gradient_bytes is None or self.missing_facts(name):
             return None
         if method.has_store:
-            share = find_largest_share(self.store.key_bytes, method.servers or workers)
-            return server_cost(workers, method.servers, self.fit.gradient_bytes, largest_share=share).max_sent_bytes
+            shares = find_part_shares(self.store.key_bytes, method.servers or workers)
+            return server_cost(workers, method.servers, self.fit.gradient_bytes, part_shares=shares).max_sent_bytes
         share = 1.0 if method.is_exact else float(np.squeeze(self._exchange_shape(method, settings).bytes))
         return 2 * (workers - 1) / workers * share * self.fit.gradient_bytes / method.interval
 

@@ -12,7 +12,7 @@ import numpy as np
 from equipoise.planning.exchanges.exchange_name import ExchangeMethod
 from equipoise.planning.exchanges.exchange_time import LevelCost
 from equipoise.planning.parameter_servers.asynchronous_rate import StoreLink, asynchronous_step_seconds
-from equipoise.planning.parameter_servers.server_cost import find_largest_share
+from equipoise.planning.parameter_servers.server_cost import find_part_shares
 from equipoise.planning.step_time_model import NETWORK_LEVELS, StepSettings
 from equipoise.type_aliases import FloatArray
 
@@ -72,13 +72,14 @@ def setting_step_seconds(
     hosts = nodes if method.all_reduce == "two-level" else workers
     if method.servers > hosts or workers % hosts:
         return np.array(np.inf)
-    share = find_largest_share(key_bytes, method.servers or hosts)
+    shares = find_part_shares(key_bytes, method.servers or hosts)
     if method.sync == "async":
         alpha, volume = read_link(links, "between" if nodes > 1 else "local")
+        link, largest = StoreLink(1.0, alpha, volume), max(shares) if shares else None
         return asynchronous_step_seconds(
-            own_seconds, method.servers, StoreLink(1.0, alpha, volume), staleness=method.staleness, largest_share=share
+            own_seconds, method.servers, link, staleness=method.staleness, largest_share=largest
         )
-    cost = method.push_cost(1.0, workers, nodes, share)  # in gradients
+    cost = method.push_cost(1.0, workers, nodes, shares)  # in gradients
     exchange = level_seconds(cost.local, links, "local") + level_seconds(cost.between, links, "between")
     return max(own_seconds) + exchange
 

@@ -6,6 +6,7 @@ hold a part of the model each: other bytes and other memory, but no other exampl
 its rows can be compared and moved to another rate, but nothing is known of it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -113,12 +114,12 @@ class ExchangeMethod:
         return cost.mean_sent_bytes * share / self.interval
 
     def push_cost(
-        self, gradient_bytes: float, workers: int, nodes: int, largest_share: float | None = None
+        self, gradient_bytes: float, workers: int, nodes: int, part_shares: Sequence[float] | None = None
     ) -> AllReduceCost:
         """Return the cost of a push and a pull of all workers of a way with servers."""
         is_two_level = self.all_reduce == "two-level"
         return server_cost(
-            workers, self.servers, gradient_bytes, nodes, largest_share=largest_share, is_two_level=is_two_level
+            workers, self.servers, gradient_bytes, nodes, part_shares=part_shares, is_two_level=is_two_level
         )
 
 
