@@ -92,6 +92,7 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
         "curves": "Time per example, examples to the target, and their product",
         "targets": "Critical batch over the target",
         "front": "Time against cost",
+        "energy": "Time against energy",
         "heat": "Workers and batch size",
         "rates": "Learning rates",
     }

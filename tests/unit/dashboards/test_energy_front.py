@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+from dashboards.experiments import Sweep
+from dashboards.page import render_html
 from dashboards.panels.energy_front import build_energy_panel, energy_figure
 from dashboards.panels.tradeoff import build_tradeoff_panels, plans_table
+from dashboards.reports import tradeoff_page
 from tests.support.plan_documents import build_document, build_option, build_plan
 
 FAST = build_option(workers=4, seconds=10.0, measured=False, joules=8000.0)
@@ -30,6 +33,11 @@ def test_panel_and_column_are_there_where_energy_is_known():
     assert panels.index("energy") == panels.index("front") + 1
     table = plans_table(DOCUMENT)
     assert [row[table.columns.index("joules")] for row in table.rows] == [8000, 3000, 9000]
+
+
+def test_page_has_the_panel_and_says_the_energy_of_the_plan():
+    html = render_html(tradeoff_page(Sweep(plan=DOCUMENT, step_times=None, examples_to_target=None), "made-up"))
+    assert "Time against energy" in html and "worker-seconds and 8 kJ." in html
 
 
 def test_nothing_is_drawn_where_energy_is_not_known():
