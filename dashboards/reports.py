@@ -33,7 +33,7 @@ from dashboards.theme import (
 )
 from equipoise.drift.diagnosis.verdict import ChartHistory, DatasetVerdict, Verdict
 from equipoise.drift.monitor.entries import DriftEvent
-from equipoise.formatting import capitalize_first, pluralize
+from equipoise.formatting import capitalize_first, format_joules, pluralize
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.document import PlanDocument
 from equipoise.runs.misclassified import MisclassifiedImage, read_misclassified
@@ -92,6 +92,7 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
         "curves": "Time per example, examples to the target, and their product",
         "targets": "Critical batch over the target",
         "front": "Time against cost",
+        "energy": "Time against energy",
         "heat": "Workers and batch size",
         "rates": "Learning rates",
     }
@@ -170,12 +171,13 @@ def plan_paragraphs(document: PlanDocument) -> list[str]:
     shape, seconds = format_cluster_shape(plan.nodes, plan.workers), plan.seconds
     device = f" of `{plan.device}`" if plan.device else ""
     dollars = "" if plan.dollars is None else f", or {format_significant(plan.dollars)} dollars"
+    joules = "" if plan.joules is None else f" and {format_joules(plan.joules)}"
     paragraphs = [
         describe_plan_status(document),
         f"Train on {shape}{device} with {plan.batch} examples each{rate}{exchange}"
         f": predicted {format_time_interval(seconds)} to the target, at a cost of"
         f" {format_significant(plan.worker_seconds, count_justified_digits(seconds))} worker-seconds"
-        f"{dollars}. In brackets is the 80 % interval.",
+        f"{dollars}{joules}. In brackets is the 80 % interval.",
         f"Reason: {plan.why}.",
     ]
     if document.system and (verdicts := [fit.verdict for fit in document.system.devices if fit.verdict]):

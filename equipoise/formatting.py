@@ -65,6 +65,17 @@ def format_bytes(size: float) -> str:
     return f"{format_number(size)} {units[power]}"
 
 
+def choose_energy_unit(joules: float) -> tuple[float, str]:
+    """Return the unit in which an energy reads best, with its size in joules."""
+    return next(((size, unit) for size, unit in ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ")) if joules >= size), (1.0, "J"))
+
+
+def format_joules(joules: float) -> str:
+    """Format an energy to three digits in the unit that reads best, such as '12.3 kJ'."""
+    size, unit = choose_energy_unit(joules)
+    return f"{format_number(joules / size)} {unit}"
+
+
 def format_bit_rate(bytes_a_second: float) -> str:
     """Format a rate given in bytes per second in bits, as networks are sold, such as '200 Mbit/s'."""
     bits = 8 * bytes_a_second

@@ -38,6 +38,7 @@ from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl, validate_locations
 from jobs.cli.plan_report import format_exchanges, format_plan, format_predictions, write_plan_pages
 
 MIN_DOLLARS, MAX_DOLLARS = 1e-9, 1e12  # of an amount: wider than any real one, narrow enough for arithmetic
+MIN_WATTS, MAX_WATTS = 1e-3, 1e6  # of a worker
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -115,6 +116,9 @@ class PlanOptions:
     price: tuple[str, ...] = ()
     """price of one worker for an hour: 3.06usd, or of each that --system names in its column device: a10=1.2usd
     h100=4usd"""
+    watts: float | None = None
+    """power that a worker draws, assumed where --system has no column joules (of one step of all workers): the plan
+    then tells the energy to the target"""
     memory: str | None = None
     """memory that a worker may use, such as 16GB or 512MiB: settings that need more, by the column peak_bytes of
     --system, are left out"""
@@ -151,6 +155,10 @@ class PlanOptions:
         for name in self.predict_exchange:
             parse_exchange(name)
 
+        if self.watts is not None and not MIN_WATTS <= self.watts <= MAX_WATTS:
+            raise EquipoiseError(
+                "option-range", f"--watts must be from {MIN_WATTS:g} to {MAX_WATTS:,.0f}, got {self.watts:g}"
+            )
         if self.memory is not None and not self.system:
             raise EquipoiseError("option-missing", "cannot keep to --memory without --system", "give both")
         if self.memory is not None:
@@ -192,7 +200,7 @@ class PlanOptions:
     def cost_limits(self) -> CostLimits:
         """Prices of --price and amount of --budget, parsed."""
         budget = None if self.budget is None else parse_dollars("--budget", self.budget)
-        return CostLimits(prices=parse_prices(self.price), budget_dollars=budget)
+        return CostLimits(prices=parse_prices(self.price), budget_dollars=budget, watts=self.watts)
 
 
 @command()

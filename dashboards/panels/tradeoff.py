@@ -9,6 +9,7 @@ from plotly.subplots import make_subplots
 
 from dashboards.page import Panel, Table
 from dashboards.panels.critical_batches import build_targets_panel
+from dashboards.panels.energy_front import build_energy_panel
 from dashboards.panels.learning_rates import build_lr_panel
 from dashboards.panels.pareto_front import (
     READING_OF_DEVICES,
@@ -147,6 +148,8 @@ def build_tradeoff_panels(
                 slider=slider,
             )
         )
+        if energy_panel := build_energy_panel(document):
+            panels.append(energy_panel)
         unit = choose_heatmap_unit(document)[1]
         caption = f"Time to the target in {unit}, by workers and batch size per worker; dark blue is fast."
         panels.append(
@@ -159,7 +162,7 @@ def build_tradeoff_panels(
 
 def plans_table(document: PlanDocument) -> Table | None:
     """Return the table of every plan, the fastest first; None without plans."""
-    plans = settings_by_device(document.options, has_cost_in_dollars(document)).sort_values("seconds")
+    plans = settings_by_device(document.options, has_cost_in_dollars(document))
     if plans.empty:
         return None
     columns = ["nodes", "workers", "batch", "global_batch", "lr", "seconds", "low", "high", "worker_seconds"]
@@ -167,6 +170,10 @@ def plans_table(document: PlanDocument) -> Table | None:
     if has_cost_in_dollars(document):
         plans = plans.rename(columns={"cost": "dollars"})
         columns.append("dollars")
+    if document.energy_front:
+        plans = plans.assign(joules=[option.joules for option in document.options])
+        columns.append("joules")
+    plans = plans.sort_values("seconds")
     columns += ["device"] if any(plans.device) else []
     rows = [[None if pd.isna(value) else value for value in row] for row in plans[columns].itertuples(index=False)]
     return Table(name="plans", columns=[column.replace("_", " ") for column in columns], rows=rows)

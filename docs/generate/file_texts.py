@@ -149,6 +149,7 @@ EXCHANGE_MEANINGS = {
     "sent_bytes": "bytes that leave a worker in a step, averaged over the steps from one exchange to the next",
     "encode_seconds": "seconds of a step that compression takes",
     "bits_per_second": "rate of the slowest link",
+    "joules": "energy of a step of all workers, from which the plan tells the energy to the target",
     "peak_bytes": "most bytes in the tensors of a worker; with `--memory`, no plan needs more",
 }
 DEVICE_VALUES = "a name of up to 60 characters or empty"

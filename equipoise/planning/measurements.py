@@ -37,6 +37,11 @@ LEARNING_RATE_COLUMN = Column(
 )
 SECONDS_COLUMN = Column("a number of seconds from 1e-7 to 1e4", lambda values: (values >= 1e-7) & (values <= 1e4))
 PACE_SD_COLUMN = Column("a number from 0 to 10", lambda values: (values >= 0) & (values <= 10))
+JOULES_COLUMN = Column(
+    "a number of joules from 1e-9 to 1e12, or empty",
+    lambda values: (values >= 1e-9) & (values <= 1e12),
+    may_be_empty=True,
+)
 SYSTEM_COLUMNS = {"nodes": COUNT_COLUMN, "workers": COUNT_COLUMN, "batch": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
 OPTIONAL_COLUMNS = (
     "kind",
@@ -49,6 +54,7 @@ OPTIONAL_COLUMNS = (
     "sent_bytes",
     "seconds_by_worker",
     "momentum",
+    "joules",
 )
 MIN_NAME_SIMILARITY = 0.83  # of a column to an optional one, of which it then is a misspelling: one letter in eight
 EXCHANGE_KINDS = ("sum", "message")  # all workers sum so many bytes; one worker sends them to the next
@@ -69,12 +75,13 @@ TARGET_COLUMNS = {
 def read_step_times(path: Path) -> pd.DataFrame:
     """Read rows of nodes, workers, batch and seconds per step; further columns are kept as they are.
 
-    Three of them are checked: `pace_sd`, the standard deviation of log seconds between timings of one setting,
-    `gradient_bytes`, the size of the gradient, which should be equal in all rows, and `device`, the kind of worker, of
-    which each has several rows.
+    Four of them are checked: `pace_sd`, the standard deviation of log seconds between timings of one setting,
+    `gradient_bytes`, the size of the gradient, which should be equal in all rows, `joules`, the energy of a step of all
+    workers, which may be empty, and `device`, the kind of worker, of which each has several rows.
     """
     table = read_table(path, SYSTEM_COLUMNS)
-    for name, column in (("pace_sd", PACE_SD_COLUMN), ("gradient_bytes", COUNT_COLUMN)):
+    optional = {"pace_sd": PACE_SD_COLUMN, "gradient_bytes": COUNT_COLUMN, "joules": JOULES_COLUMN}
+    for name, column in optional.items():
         if name in table:
             table[name] = parse_numbers(path, table[name], column)
     require_worker_per_node(path, table)

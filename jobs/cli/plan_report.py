@@ -9,14 +9,8 @@ from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.confirmation import ConfirmationResult
 from equipoise.planning.devices.device_sections import find_section, split_section
 from equipoise.planning.devices.device_text import format_dollars, format_kind, format_soonest_options, has_dollars
-from equipoise.planning.document import (
-    NetworkLink,
-    PlanDocument,
-    PlanEntry,
-    PredictedSetting,
-    StepTimePrediction,
-    StepTimeSection,
-)
+from equipoise.planning.document import PlanDocument, PlanEntry, PredictedSetting
+from equipoise.planning.energy.plan_energy import format_energy, format_energy_header
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict
 from equipoise.planning.exchange_choice.exchange_verdicts import format_momentum
 from equipoise.planning.exchanges.fastest_exchange import FastestExchange
@@ -24,6 +18,7 @@ from equipoise.planning.exchanges.predict_exchanges import EXACT_TEXT
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.plan import ClusterShape
 from equipoise.planning.sections.examples_types import ExamplesSection
+from equipoise.planning.sections.step_time_types import NetworkLink, StepTimePrediction, StepTimeSection
 from jobs.cli.target_report import describe_targets
 
 EXTRAPOLATION_WARNING_FACTOR = 2  # times the most workers timed: predictions for more carry a warning
@@ -37,7 +32,7 @@ def format_plan(document: PlanDocument) -> str:
     lines = []
     if settings := list_printed_settings(document):
         header = "   nodes workers  batch  global       lr     seconds (80 %)            worker-seconds"
-        lines.append(header + ("     dollars" if has_dollars(document) else ""))
+        lines.append(header + ("     dollars" if has_dollars(document) else "") + format_energy_header(document))
     lines += [format_setting(setting, document) for setting in settings]
     if plan := document.plan:
         lines.append(
@@ -84,8 +79,8 @@ def format_setting(setting: PredictedSetting, document: PlanDocument) -> str:
     return (
         f" {mark} {setting.nodes:>5} {setting.workers:>7} {setting.batch:>6} {setting.global_batch:>7}"
         f" {lr:>8}  {seconds.value:>9,.4g} ({seconds.low:,.4g} to {seconds.high:,.4g})"
-        f"  {setting.worker_seconds:>12,.4g}{format_dollars(setting, document)}{source}{knee}"
-        f"{format_kind(setting.device)}{way}"
+        f"  {setting.worker_seconds:>12,.4g}{format_dollars(setting, document)}"
+        f"{format_energy(setting, document)}{source}{knee}{format_kind(setting.device)}{way}"
     )
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 from equipoise.config import TrainConfig
 from equipoise.workloads import load_workload
 from tests.support.bundles import publish_run, train_short_run
-from tests.support.device_tables import build_device_steps
+from tests.support.device_tables import build_device_steps, build_energy_steps
 from tests.support.doc_fences import list_fences
 from tests.support.doc_pages import list_pages
 from tests.support.doc_shell import SUITE, DocShell, find_missing_keys, read_json_values
@@ -36,6 +36,7 @@ def shell(cluster, tmp_path_factory):
     for name in ("system.csv", "statistical.csv"):
         shutil.copy(ROOT / "tests" / "data" / "digits" / name, folder)
     build_device_steps().to_csv(folder / "devices.csv", index=False)
+    build_energy_steps().to_csv(folder / "energy.csv", index=False)
     shutil.copytree(ROOT / "tests" / "data" / "exchanges" / "two-hosts", folder / "hosts")
     (folder / "photos").mkdir()
     images = load_workload(TrainConfig(workload="digits")).validation.inputs

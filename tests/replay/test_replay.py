@@ -10,7 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from equipoise.planning.build_document import PlanRequest
+from equipoise.planning.devices.device_plan import build_device_plan
+from equipoise.planning.devices.device_prices import CostLimits
 from equipoise.planning.examples_to_target import fit_examples_curve
+from equipoise.planning.exchanges.exchange_columns import read_runs_by_exchange, read_steps_by_exchange
+from equipoise.planning.exchanges.exchange_plan import ExchangeRequest
 from equipoise.planning.measurements import read_examples_to_target, read_step_times
 from equipoise.planning.plan import ClusterShape, enumerate_options, rank_options
 from equipoise.planning.step_time_fit import fit_step_time
@@ -64,3 +69,20 @@ def test_plan_from_half_of_the_zeus_seeds_is_good_on_the_other_half(name):
         best_in_first_half = first_half.reindex(second_half.index).idxmin()
         regrets.append(second_half[chosen] / second_half[best_in_first_half] - 1)
     assert np.median(regrets) <= 0.03
+
+
+@pytest.mark.parametrize("name", ["movielens", "sentiment140", "squad"])
+def test_most_frugal_batch_of_the_zeus_tables_is_found_from_half_of_the_seeds(name):
+    system = read_steps_by_exchange(DATA / f"zeus-{name}" / "system.csv")
+    runs = read_runs_by_exchange(DATA / f"zeus-{name}" / "statistical.csv")
+    joules = system.set_index("batch").joules
+    for draw in range(4):
+        seeds = np.random.default_rng(draw).permutation(runs.seed.unique())
+        in_first_half = runs.seed.isin(seeds[: len(seeds) // 2])
+        request = PlanRequest(system=system, statistical=runs[in_first_half].reset_index(drop=True))
+        document = build_device_plan(request, ExchangeRequest(), CostLimits()).document
+        chosen = document.energy_front[-1].global_batch
+        all_runs = runs[runs.reached == 1].groupby("global_batch").examples.mean().reindex(joules.index).dropna()
+        energy = all_runs / all_runs.index * joules[all_runs.index]
+        of_chosen = np.exp(np.interp(np.log(chosen), np.log(energy.index), np.log(energy)))  # it may lie between two
+        assert of_chosen <= 1.05 * energy.min(), (chosen, energy.idxmin())

@@ -22,6 +22,12 @@ def build_device_steps(devices=("a10", "h100"), workers=(1, 2), batches=(32, 128
     return pd.DataFrame(rows, columns=["nodes", "workers", "batch", "seconds", "device"])
 
 
+def build_energy_steps():
+    """Return step times of one device with joules: a static power of 90 W a worker, and 0.8 J an example."""
+    steps = build_device_steps(["h100"]).drop(columns="device")
+    return steps.assign(joules=steps.workers * (90 * steps.seconds + 0.8 * steps.batch))
+
+
 def build_shared_runs():
     """Return training runs with a critical batch of 300 examples."""
     rows = [

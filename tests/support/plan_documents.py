@@ -1,15 +1,8 @@
 """Small plan documents with round numbers, for tests of what is drawn and written of them."""
 
-from equipoise.planning.document import (
-    IntervalEstimate,
-    PlanDocument,
-    PlanEntry,
-    PlanOptionEntry,
-    StepPrediction,
-    StepTimePrediction,
-    StepTimeSection,
-)
+from equipoise.planning.document import IntervalEstimate, PlanDocument, PlanEntry, PlanOptionEntry, StepPrediction
 from equipoise.planning.sections.examples_types import ExamplesPrediction, ExamplesSection
+from equipoise.planning.sections.step_time_types import StepTimePrediction, StepTimeSection
 from equipoise.storage.atomic import write_json
 
 

@@ -7,8 +7,11 @@ from equipoise.errors import EquipoiseError
 from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.devices.device_prices import CostLimits, convert_to_dollars
 from equipoise.planning.devices.device_rows import format_device, list_devices, select_device_rows, select_network_rows
-from equipoise.planning.document import PlanDocument, PredictedSetting, StepTimeSection
+from equipoise.planning.document import PlanDocument, PredictedSetting
+from equipoise.planning.energy.plan_energy import label_energy
+from equipoise.planning.energy.step_energy import assume_power, fit_step_energy
 from equipoise.planning.exchanges.exchange_plan import ExchangePlan, ExchangeRequest, build_exchange_plan
+from equipoise.planning.sections.step_time_types import StepTimeSection
 
 SettingT = TypeVar("SettingT", bound=PredictedSetting)
 
@@ -87,6 +90,7 @@ def build_candidate(plan: ExchangePlan, device: str, limits: CostLimits) -> Devi
             document, f"left out, because --price says nothing of it and --budget is given: add {example}"
         )
     document = explain_budget(label_document(document, device or None, price), limits)
+    document = label_energy(document, fit_step_energy(plan.request.system) or assume_power(limits.watts))
     return DeviceCandidate(device=device, price=price, request=plan.request, document=document)
 
 

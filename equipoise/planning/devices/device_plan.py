@@ -14,22 +14,27 @@ from equipoise.planning.devices.device_prices import CostLimits, list_unpriced_d
 from equipoise.planning.devices.device_rows import format_device, list_devices
 from equipoise.planning.devices.device_verdicts import build_device_fit
 from equipoise.planning.devices.pareto import find_front_indices, find_knee_index
-from equipoise.planning.document import PlanDocument, PredictedSetting, StepTimeSection
+from equipoise.planning.document import PlanDocument, PredictedSetting
+from equipoise.planning.energy.plan_energy import add_energy_front
+from equipoise.planning.energy.step_energy import require_one_energy_source
 from equipoise.planning.exchanges.exchange_plan import ExchangePlan, ExchangeRequest, build_exchange_plan
 from equipoise.planning.sections.examples_types import ExamplesSection
+from equipoise.planning.sections.step_time_types import StepTimeSection
 
 
 def build_device_plan(request: PlanRequest, wanted: ExchangeRequest, limits: CostLimits) -> ExchangePlan:
     """Build a plan from tables whose step times may be of several devices, with prices and a budget."""
     devices = list_devices(request.system)
     require_known_devices(limits.prices, devices)
+    require_one_energy_source(request.system, limits.watts)
     if not devices:
         return build_exchange_plan(request, wanted)
     candidates = plan_each_device(request, wanted, limits)
     if devices == [""]:
-        return ExchangePlan(candidates[0].document, candidates[0].request)
+        return ExchangePlan(add_energy_front(candidates[0].document, limits.watts), candidates[0].request)
     chosen = choose_device(candidates, by_cost=request.deadline_seconds is not None)
-    return ExchangePlan(join_device_plans(candidates, chosen, limits), chosen.request)
+    document = join_device_plans(candidates, chosen, limits)
+    return ExchangePlan(add_energy_front(document, limits.watts), chosen.request)
 
 
 def choose_device(candidates: Sequence[DeviceCandidate], by_cost: bool) -> DeviceCandidate:

@@ -25,12 +25,14 @@ class DevicePrices:
 
 @dataclass(frozen=True, kw_only=True)
 class CostLimits:
-    """Prices of workers, and the dollars that a plan may cost."""
+    """Prices and power of workers, and the dollars that a plan may cost."""
 
     prices: DevicePrices = field(default_factory=DevicePrices)
     """prices by device"""
     budget_dollars: float | None = None
     """most that a training run may cost; None for any amount"""
+    watts: float | None = None
+    """power that a worker is assumed to draw all the time; None for what the step times say"""
 
     def worker_seconds(self, device: str) -> float | None:
         """Return the worker-seconds on a device that the budget buys; None without a budget or a price."""

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from equipoise.planning.document import PlanDocument, PlanOptionEntry, StepTimeSection
+from equipoise.planning.document import PlanDocument, PlanOptionEntry
+from equipoise.planning.sections.step_time_types import StepTimeSection
 
 
 def split_section(section: StepTimeSection) -> list[StepTimeSection]:

@@ -9,11 +9,11 @@ import pandas as pd
 
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
-from equipoise.planning.document import StepTimePrediction
 from equipoise.planning.exchanges.compose_exchange import ClusterSetting, ExchangeComposer
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.fastest_exchange import FastestExchange
 from equipoise.planning.exchanges.rate_model import predict_from_rows, select_exchange_rows
+from equipoise.planning.sections.step_time_types import StepTimePrediction
 
 PREDICTION_LOG_SD = 0.12  # of the errors on a published grid of intervals and rates: 8 % in the median
 INTERVAL_SDS = 1.2816  # standard deviations from the middle of a normal to the ends of 80 %

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from equipoise.planning.document import NetworkLink, StepTimePrediction, StepTimeSection
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.plan import ClusterShape
+from equipoise.planning.sections.step_time_types import NetworkLink, StepTimePrediction, StepTimeSection
 from equipoise.planning.step_time_fit import INTERVAL_QUANTILES, StepTimeFit
 from equipoise.planning.step_time_model import NETWORK_LEVELS, StepSettings
 

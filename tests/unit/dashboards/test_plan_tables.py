@@ -18,8 +18,8 @@ from dashboards.plan_tables import (
     predicted_step_times,
     settings_to_table,
 )
-from equipoise.planning.document import StepTimePrediction
 from equipoise.planning.sections.examples_types import ExamplesPrediction
+from equipoise.planning.sections.step_time_types import StepTimePrediction
 from tests.support.plan_documents import (
     build_document,
     build_examples,

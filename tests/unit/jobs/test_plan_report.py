@@ -4,18 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from equipoise.planning.document import (
-    NetworkLink,
-    PlanDocument,
-    PlanEntry,
-    PredictedSetting,
-    StepPrediction,
-    StepTimePrediction,
-    StepTimeSection,
-)
+from equipoise.planning.document import PlanDocument, PlanEntry, PredictedSetting, StepPrediction
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.plan import ClusterShape
 from equipoise.planning.sections.examples_types import ExamplesPrediction, ExamplesSection
+from equipoise.planning.sections.step_time_types import NetworkLink, StepTimePrediction, StepTimeSection
 from jobs.cli.plan_report import (
     format_examples_to_target,
     format_link,

@@ -10,10 +10,11 @@ import pytest
 from equipoise.errors import EquipoiseError
 from equipoise.planning.build_document import PlanRequest, build_plan_document
 from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
-from equipoise.planning.document import NetworkLink, PlanDocument
+from equipoise.planning.document import PlanDocument
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.plan import ClusterShape
 from equipoise.planning.sections.step_time_section import summarize_draws
+from equipoise.planning.sections.step_time_types import NetworkLink
 from equipoise.storage.atomic import write_json
 from tests.support.errors import raises_code
 from tests.support.sweep_folders import write_plan_folder, write_statistical_csv, write_system_csv
@@ -24,6 +25,7 @@ DOCUMENT_KEYS = [
     "plan",
     "runner_up",
     "front",
+    "energy_front",
     "options",
     "knee",
     "system",
@@ -33,7 +35,7 @@ DOCUMENT_KEYS = [
 DOCUMENT_KEYS += ["setup", "confirmations", "targets", "schedule", "exchanges", "switches_at", "exchange_map"]
 DOCUMENT_KEYS += ["worker_speeds"]
 SETTING_KEYS = ["nodes", "workers", "batch", "global_batch", "lr", "seconds", "worker_seconds", "step", "examples"]
-SETTING_KEYS += ["measured", "device", "dollars"]
+SETTING_KEYS += ["measured", "device", "dollars", "joules"]
 
 
 @pytest.fixture(scope="module")
