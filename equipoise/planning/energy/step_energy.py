@@ -63,8 +63,7 @@ def fit_step_energy(steps: pd.DataFrame | None) -> StepEnergy | None:
     return StepEnergy(
         static_watts=float(watts),
         joules_per_example=float(per_example),
-        measured={
-            (int(row.nodes), int(row.workers), int(row.batch)): float(value)
-            for row, value in zip(by_setting.itertuples(), joules, strict=True)
-        },
+        measured=dict(
+            zip(map(tuple, by_setting[SETTING_COLUMNS].astype(int).to_numpy().tolist()), joules.tolist(), strict=True)
+        ),
     )
