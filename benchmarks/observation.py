@@ -187,10 +187,8 @@ def measure_cost(run_block: Callable[[Path | None], tuple[float, float]], pairs:
     with tempfile.TemporaryDirectory() as folder:
         for pair in range(pairs):
             for is_observed in (False, True) if pair % 2 else (True, False):
-                if is_observed:
-                    observed.append(run_block(Path(folder, str(pair))))
-                else:
-                    plain.append(run_block(None))
+                seconds = run_block(Path(folder, str(pair)) if is_observed else None)
+                (observed if is_observed else plain).append(seconds)
     figures: dict[str, Any] = {"step_ms": 1000 * statistics.median(wall for wall, _ in plain)}
     for clock, name in enumerate(("wall", "cpu")):
         pairs_of_seconds = [(without[clock], watched[clock]) for without, watched in zip(plain, observed, strict=True)]
