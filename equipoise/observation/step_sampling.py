@@ -22,10 +22,10 @@ PARTS_EVERY = 5
 NOISE_SCALE_EVERY = 10  # steps between two measurements of the noise scale, each of which reads all gradients twice
 MAX_NORM_SHARE = 0.003  # of the time of training, for measurements of the noise scale, unless their interval is given
 
-PARTS = "data", "compute", "exchange"
-OWN_SPANS = {part: part for part in PARTS}
-SAMPLED_SPANS = {part: f"sampled {part}" for part in PARTS}
-UNTIMED_SPANS = dict.fromkeys(PARTS, "untimed")
+STEP_PARTS = "data", "compute", "exchange"
+OWN_SPANS = {part: part for part in STEP_PARTS}
+SAMPLED_SPANS = {part: f"sampled {part}" for part in STEP_PARTS}
+UNTIMED_SPANS = dict.fromkeys(STEP_PARTS, "untimed")
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
@@ -51,10 +51,14 @@ class MeasurementCadence:
         return NOISE_SCALE_EVERY if self.noise_scale_every is None else self.noise_scale_every
 
     def choose_norm_interval(self, norm_seconds: float, step_seconds: float) -> int:
-        """Return the steps between measurements of the noise scale, from the seconds of one and those of a step."""
+        """Return the steps between measurements of the noise scale, from the seconds of one and those of a step.
+
+        Each lap has a measurement: one that was held up once must not end them.
+        """
         if self.noise_scale_every is not None:
             return self.noise_scale_every
-        return max(NOISE_SCALE_EVERY, math.ceil(norm_seconds / (MAX_NORM_SHARE * step_seconds)))
+        affordable = math.ceil(norm_seconds / (MAX_NORM_SHARE * step_seconds))
+        return max(NOISE_SCALE_EVERY, min(affordable, self.lap_steps))
 
 
 class StepSampling:
@@ -62,7 +66,7 @@ class StepSampling:
 
     def __init__(self, every: int) -> None:
         self.every = every
-        self.shares = dict.fromkeys(PARTS, 0.0) | {"compute": 1.0}
+        self.shares = dict.fromkeys(STEP_PARTS, 0.0) | {"compute": 1.0}
         """parts of the inside of a step, from the latest steps that were timed for the others"""
 
     def choose_spans(self, step: int) -> Mapping[str, str]:
@@ -78,5 +82,5 @@ class StepSampling:
         if total := sum(sampled.values()):
             self.shares = {part: value / total for part, value in sampled.items()}
         untimed = seconds.get("untimed", 0.0)
-        sums = {part: seconds.get(part, 0.0) + sampled[part] + self.shares[part] * untimed for part in PARTS}
+        sums = {part: seconds.get(part, 0.0) + sampled[part] + self.shares[part] * untimed for part in STEP_PARTS}
         return {part: value for part, value in sums.items() if value}

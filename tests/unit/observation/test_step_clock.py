@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from equipoise.observation.step_clock import StepClock
-from equipoise.observation.step_sampling import PARTS, PARTS_EVERY
+from equipoise.observation.step_sampling import PARTS_EVERY, STEP_PARTS
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ class SimulatedLoop:
     def __init__(self, parts_every):
         self.clock, self.now = StepClock(torch.device("cpu"), has_exchange=True, parts_every=parts_every), 0.0
         self.clock.timer.mark = lambda: self.now
-        self.true_seconds = dict.fromkeys(PARTS, 0.0)
+        self.true_seconds = dict.fromkeys(STEP_PARTS, 0.0)
 
     def spend(self, part, seconds):
         """Let time pass in a part of the step."""
@@ -152,7 +152,7 @@ def start_loop(parts_every=PARTS_EVERY):
     for _ in range(parts_every):
         loop.take_step(1.0, 1.0, 1.0)
     loop.clock.pop_seconds()
-    loop.true_seconds = dict.fromkeys(PARTS, 0.0)
+    loop.true_seconds = dict.fromkeys(STEP_PARTS, 0.0)
     return loop
 
 
@@ -193,7 +193,7 @@ def test_start_up_says_nothing_of_later_steps_and_lap_without_a_timed_step_is_di
     for step in range(PARTS_EVERY + 1):  # the step after those that stand for themselves is timed
         loop.take_step(1.0, 500.0 if step == 0 else 5.0, 2.0)
     loop.clock.pop_seconds()
-    loop.true_seconds = dict.fromkeys(PARTS, 0.0)
+    loop.true_seconds = dict.fromkeys(STEP_PARTS, 0.0)
     assert not loop.clock.is_timed
     loop.take_step(1.0, 5.0, 2.0)
     assert loop.clock.pop_seconds() == pytest.approx(loop.true_seconds)

@@ -45,9 +45,10 @@ def test_cadence_below_one_step_is_refused():
             MeasurementCadence(**{name: 0})
 
 
-def test_norms_take_at_most_their_share_unless_their_interval_is_given():
+def test_norms_take_at_most_their_share_unless_their_interval_is_given_or_a_lap_would_have_none():
     interval = MeasurementCadence().choose_norm_interval(0.005, 0.07)
     assert 0.005 / interval <= MAX_NORM_SHARE * 0.07 < 0.005 / (interval - 1)
     assert MeasurementCadence().choose_norm_interval(1e-6, 1.0) == NOISE_SCALE_EVERY
+    assert MeasurementCadence(lap_steps=50).choose_norm_interval(1.0, 1e-3) == 50
     assert MeasurementCadence(noise_scale_every=3).choose_norm_interval(1.0, 1e-3) == 3
     assert MeasurementCadence(noise_scale_every=0).first_norm_interval == 0
