@@ -183,29 +183,30 @@ def read_step_seconds(clock: StepClock) -> tuple[float, float]:
 
 def measure_cost(run_block: Callable[[Path | None], tuple[float, float]], pairs: int) -> dict[str, Any]:
     """Return what observing adds to a step in CPU and wall-clock time, from pairs of blocks in changing order."""
-    ratios: list[list[float]] = [[], []]
-    plain_seconds: list[float] = []
+    plain, observed = [], []
     with tempfile.TemporaryDirectory() as folder:
         for pair in range(pairs):
-            seconds = {}
-            for observed in (False, True) if pair % 2 else (True, False):
-                seconds[observed] = run_block(Path(folder, str(pair)) if observed else None)
-            plain_seconds.append(seconds[False][0])
-            for clock in (0, 1):
-                ratios[clock].append(seconds[True][clock] / seconds[False][clock] - 1)
+            for is_observed in (False, True) if pair % 2 else (True, False):
+                seconds = run_block(Path(folder, str(pair)) if is_observed else None)
+                (observed if is_observed else plain).append(seconds)
+    figures: dict[str, Any] = {"step_ms": 1000 * statistics.median(wall for wall, _ in plain)}
+    for clock, name in enumerate(("wall", "cpu")):
+        pairs_of_seconds = [(without[clock], watched[clock]) for without, watched in zip(plain, observed, strict=True)]
+        percents = [100 * (watched / without - 1) for without, watched in pairs_of_seconds]
+        added = [1e6 * (watched - without) for without, watched in pairs_of_seconds]
+        figures |= {f"{name}_added_percent": spread(percents), f"{name}_added_us": spread(added)}
+    return figures
+
+
+def spread(values: list[float]) -> dict[str, list[float]]:
+    """Return the median with its 95 % interval by order statistics, and the first and third quartile."""
+    ordered, margin = sorted(values), 1.96 * len(values) ** 0.5 / 2
+    low, high = (min(max(round(len(values) / 2 + sign * margin), 0), len(values) - 1) for sign in (-1, 1))
+    first, median, third = statistics.quantiles(values, n=4)
     return {
-        "step_ms": 1000 * statistics.median(plain_seconds),
-        **{
-            f"{name}_added_percent": [round(100 * share, 2) for share in quartiles(values)]
-            for name, values in zip(("wall", "cpu"), ratios, strict=True)
-        },
+        "median": [round(value, 2) for value in (median, ordered[low], ordered[high])],
+        "quartiles": [round(first, 2), round(third, 2)],
     }
-
-
-def quartiles(values: list[float]) -> list[float]:
-    """Return the median, and the first and third quartile."""
-    low, middle, high = statistics.quantiles(values, n=4)
-    return [middle, low, high]
 
 
 def compare_with_marks(case: TrainingCase) -> dict[str, float]:

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from equipoise.callbacks.trainer_options import TrainerOptions, require_batch_size
 from equipoise.errors import EquipoiseError
-from equipoise.observation.observer import LAP_STEPS, NOISE_SCALE_EVERY, Observer
+from equipoise.observation.observer import Observer
+from equipoise.observation.step_sampling import LAP_STEPS, PARTS_EVERY, MeasurementCadence
 
 try:
     from lightning.pytorch import Callback
@@ -38,12 +39,12 @@ class EquipoiseCallback(Callback):
         target: float | None = None,
         lower_is_better: bool = False,
         batch_size: int | None = None,
-        noise_scale_every: int = NOISE_SCALE_EVERY,
+        noise_scale_every: int | None = None,
         lap_steps: int = LAP_STEPS,
+        parts_every: int = PARTS_EVERY,
     ) -> None:
-        self.options = TrainerOptions(
-            out, name, metric, target, lower_is_better, batch_size, noise_scale_every, lap_steps
-        )
+        cadence = MeasurementCadence(lap_steps, parts_every, noise_scale_every)
+        self.options = TrainerOptions(out, name, metric, target, lower_is_better, batch_size, cadence)
         self.observer: Observer | None = None
 
     def on_train_start(self, trainer: Any, pl_module: nn.Module) -> None:
@@ -62,7 +63,8 @@ class EquipoiseCallback(Callback):
         """Follow the backward pass, and keep the loss for the mean of the lap."""
         if self.observer:
             self.observer.hooks.watch_output(loss)
-            self.observer.add_loss(loss.detach() * trainer.accumulate_grad_batches)
+            num_batches = trainer.accumulate_grad_batches
+            self.observer.add_loss(loss if num_batches == 1 else loss.detach() * num_batches)
 
     def on_validation_start(self, trainer: Any, pl_module: nn.Module) -> None:
         """Stop the clock until training goes on."""

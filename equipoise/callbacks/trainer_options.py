@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from equipoise.errors import EquipoiseError
 from equipoise.observation.observer import Observer
+from equipoise.observation.step_sampling import MeasurementCadence
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,15 @@ class TrainerOptions:
     target: float | None
     lower_is_better: bool
     batch_size: int | None
-    noise_scale_every: int
-    lap_steps: int
+    cadence: MeasurementCadence
 
     def start_observer(
         self, model: nn.Module, optimizer: Optimizer, batch_size: int, follow_forward: bool, seed: int = 0
     ) -> Observer:
         """Start an observer of the model and optimizer of a trainer."""
         options = {"target": self.target, "lower_is_better": self.lower_is_better, "seed": seed}
-        options |= {"batch_size": batch_size, "noise_scale_every": self.noise_scale_every}
-        return Observer(model, optimizer, self.out, self.name, options, self.lap_steps, follow_forward)
+        options |= {"batch_size": batch_size}
+        return Observer(model, optimizer, self.out, self.name, options, self.cadence, follow_forward)
 
     def report_metric(self, observer: Observer, metrics: Mapping[str, Any]) -> None:
         """Report the metric of an evaluation; refuse a name that the evaluation does not have."""

@@ -10,7 +10,8 @@ from torch.optim import Optimizer
 
 from equipoise.callbacks.trainer_options import TrainerOptions
 from equipoise.errors import EquipoiseError
-from equipoise.observation.observer import LAP_STEPS, NOISE_SCALE_EVERY, Observer
+from equipoise.observation.observer import Observer
+from equipoise.observation.step_sampling import LAP_STEPS, PARTS_EVERY, MeasurementCadence
 
 try:
     from transformers import TrainerCallback
@@ -36,10 +37,12 @@ class EquipoiseCallback(TrainerCallback):
         metric: str | None = None,
         target: float | None = None,
         lower_is_better: bool = False,
-        noise_scale_every: int = NOISE_SCALE_EVERY,
+        noise_scale_every: int | None = None,
         lap_steps: int = LAP_STEPS,
+        parts_every: int = PARTS_EVERY,
     ) -> None:
-        self.options = TrainerOptions(out, name, metric, target, lower_is_better, None, noise_scale_every, lap_steps)
+        cadence = MeasurementCadence(lap_steps, parts_every, noise_scale_every)
+        self.options = TrainerOptions(out, name, metric, target, lower_is_better, None, cadence)
         self.observer: Observer | None = None
 
     def on_train_begin(

@@ -19,7 +19,8 @@ class LoopHooks:
 
     A backward pass is followed by hooks on the output of the model, which are set anew for each pass, as long as the
     parameter whose gradient comes last is not known, and where norms are measured. In all other passes a hook on that
-    parameter does: it costs less, and it stays.
+    parameter does: it costs less, and it stays. Backward passes of steps that are not timed by part are not followed,
+    unless their norms are measured.
     """
 
     def __init__(
@@ -55,8 +56,8 @@ class LoopHooks:
             self.clock.skip_to_now()
 
     def watch_output(self, output: Any) -> None:
-        """Follow the backward pass through an output of the model, or a loss, if no hook on a parameter does."""
-        if self.probe.handles or not self.gradients.is_known:
+        """Follow the backward pass through an output of the model, or a loss, if it is to be and no other hook does."""
+        if self.probe.handles or (self.clock.is_timed and not self.gradients.is_known):
             self.watch.watch_output(output)
 
     def remove(self) -> None:
@@ -81,6 +82,8 @@ class LoopHooks:
 
     def _handle_last_gradient(self, _: Any) -> None:
         """End computing where an exchange follows until the pass ends; without one this is the end of the pass."""
+        if not self.clock.is_timed:
+            return
         if not self.clock.has_exchange:
             self.clock.end_backward()
             return
@@ -101,7 +104,7 @@ class LoopHooks:
 
     def _end_step(self, *_: Any) -> None:
         clock = self.clock
-        if self.gradients.is_known and clock.forwards and not clock.backwards:
+        if clock.is_timed and self.gradients.is_known and clock.forwards and not clock.backwards:
             self.gradients.forget_order()
         if micro_batches := clock.end_step():
             if self.probe.end_step(micro_batches):

@@ -6,6 +6,7 @@ nothing is measured. Gradients are read as they arrive, before they are exchange
 clips them before the step does not matter.
 """
 
+import time
 from collections.abc import Sequence
 
 import torch
@@ -15,12 +16,31 @@ from torch.utils.hooks import RemovableHandle
 from equipoise.training.gradient_norms import GradientNorms
 
 
+class Stopwatch:
+    """Stopwatch that sums the seconds of the blocks in which it is the context manager."""
+
+    def __init__(self) -> None:
+        self.seconds = self.start = 0.0
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self.start
+
+    def pop_seconds(self) -> float:
+        """Return the seconds since the last call."""
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
+
+
 class NormProbe:
     """Measures the two norms at every so many steps; in between it costs nothing."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], workers: int, every: int) -> None:
         self.parameters, self.workers, self.every = parameters, workers, every
         self.norms = GradientNorms()
+        self.stopwatch, self.num_measured = Stopwatch(), 0
         self.handles: list[RemovableHandle] = []
         self.pass_norms: list[Tensor] = []  # of the parameters' gradients in the backward pass that goes on
         self.local_norms: list[Tensor] = []
@@ -35,7 +55,8 @@ class NormProbe:
         if self.handles or not is_comparable or not self.every or self.steps % self.every:
             return False
         self.local_norms, self.total_norm, self.initial_norm = [], None, None
-        self.handles = [p.register_hook(self._read_gradient) for p in self.parameters if p.requires_grad]
+        with self.stopwatch:
+            self.handles = [p.register_hook(self._read_gradient) for p in self.parameters if p.requires_grad]
         return True
 
     def begin_backward(self) -> None:
@@ -44,13 +65,15 @@ class NormProbe:
             return
         self.pass_norms = []
         if not self.local_norms:
-            self.initial_norm = sum_squared_norms([p.grad for p in self.parameters if p.grad is not None])
+            with self.stopwatch:
+                self.initial_norm = sum_squared_norms([p.grad for p in self.parameters if p.grad is not None])
 
     def end_backward(self) -> None:
         """Take the norm of the gradient that this worker has computed, and of the one that it holds now."""
         if self.handles and self.pass_norms:
-            self.local_norms.append(torch.stack(self.pass_norms).sum())
-            self.total_norm = sum_squared_norms([p.grad for p in self.parameters if p.grad is not None])
+            with self.stopwatch:
+                self.local_norms.append(torch.stack(self.pass_norms).sum())
+                self.total_norm = sum_squared_norms([p.grad for p in self.parameters if p.grad is not None])
 
     def end_step(self, micro_batches: int) -> bool:
         """Add the norms of the step, if its gradients can be compared, and return whether it was measured."""
@@ -59,13 +82,23 @@ class NormProbe:
         self.steps += 1
         if not self.handles:
             return False
-        self.stop_measuring()
+        with self.stopwatch:
+            self.stop_measuring()
+        self.num_measured += 1
         if is_usual and len(self.local_norms) == micro_batches and self.total_norm is not None:
             local = torch.stack(self.local_norms).mean() * micro_batches**2
             if self.initial_norm is not None:  # gradients that are not zeroed are those of several steps
                 local = torch.where(self.initial_norm > 0, torch.nan, local)
             self.norms.add_draw(local, self.total_norm)
         return True
+
+    def pop_step_seconds(self) -> float:
+        """Return the mean seconds that measuring the norms of a step took since the last call; 0 if none was measured.
+
+        On a GPU they are those of the host.
+        """
+        measured, self.num_measured = self.num_measured, 0
+        return self.stopwatch.pop_seconds() / max(measured, 1)
 
     def stop_measuring(self) -> None:
         """Remove the hooks from the parameters."""
@@ -74,7 +107,8 @@ class NormProbe:
         self.handles = []
 
     def _read_gradient(self, gradient: Tensor) -> None:
-        self.pass_norms.append(squared_norm(gradient))
+        with self.stopwatch:
+            self.pass_norms.append(squared_norm(gradient))
 
 
 def squared_norm(gradient: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import statistics
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ SYSTEM_HEADER = (
     *("nodes", "workers", "batch", "seconds", "data_seconds", "exchange_seconds", "pace_sd", "gradient_bytes"),
     "repeat",
 )
+JOURNAL_SECONDS = 1.0  # between two writes to the journal: opening its file takes longer than a short lap may cost
 
 
 class ObservedRun:
@@ -38,18 +40,30 @@ class ObservedRun:
         self.out, self.claim = out, ExitStack()
         self.claim.enter_context(claim_run_folder(out, config))
         (out / LAPS_FILE).unlink(missing_ok=True)  # of a run that ended without a record
+        self.unwritten_laps: list[Lap] = []
+        self.next_write = 0.0
 
     def append_lap(self, lap: Lap) -> None:
-        """Append a lap to the journal; a failure to write is a warning, since it must not end the training."""
+        """Append a lap to the journal, with the next ones where laps take less than a second.
 
-        def append_line() -> None:
+        A failure to write is a warning, since it must not end the training.
+        """
+        self.unwritten_laps.append(lap)
+        if (now := time.monotonic()) < self.next_write:
+            return
+        lines = "".join(map(format_lap_line, self.unwritten_laps))
+        self.unwritten_laps.clear()
+        self.next_write = now + JOURNAL_SECONDS
+
+        def append_lines() -> None:
             with (self.out / LAPS_FILE).open("a", encoding="utf-8") as file:
-                file.write(format_lap_line(lap))
+                file.write(lines)
 
-        warn_of_failure(append_line)
+        warn_of_failure(append_lines)
 
     def rewrite_laps(self, laps: Sequence[Lap], config: TrainConfig) -> None:
         """Write the journal and the options again, after the last lap or the options have changed."""
+        self.unwritten_laps.clear()
 
         def write_files() -> None:
             with atomic_write(self.out / LAPS_FILE) as temporary:

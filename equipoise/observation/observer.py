@@ -31,6 +31,7 @@ from equipoise.observation.loop_setup import (
 from equipoise.observation.norm_probe import NormProbe
 from equipoise.observation.observed_run import ObservedRun
 from equipoise.observation.step_clock import StepClock
+from equipoise.observation.step_sampling import LAP_STEPS, PARTS_EVERY, MeasurementCadence
 from equipoise.observation.summary import format_observation
 from equipoise.observation.worker_group import WorkerGroup
 from equipoise.observation.worker_lap import NO_DRAW, WorkerLap, build_lap, count_hosts
@@ -38,8 +39,6 @@ from equipoise.runs.record import Lap, Record, RunStatus, examples_at_target, me
 from equipoise.runs.target import Target
 from equipoise.storage.user_paths import require_local_paths
 
-LAP_STEPS = 100  # steps that are timed as one, unless a metric is reported before
-NOISE_SCALE_EVERY = 10  # steps between two measurements of the noise scale, each of which reads all gradients twice
 NO_FORWARD = "the optimizer stepped without a pass through the observed model; observe the module that the loop calls"
 NO_STEP = "the optimizer made no step"
 
@@ -56,8 +55,9 @@ def observe(
     target: float | None = None,
     lower_is_better: bool = False,
     seed: int = 0,
-    noise_scale_every: int = NOISE_SCALE_EVERY,
+    noise_scale_every: int | None = None,
     lap_steps: int = LAP_STEPS,
+    parts_every: int = PARTS_EVERY,
 ) -> "Observer":
     """Observe a training loop that you keep as it is: where the time of its steps goes, and its gradient noise scale.
 
@@ -68,12 +68,13 @@ def observe(
 
     `batch_size` is the number of examples of a forward pass on one worker; a smaller last batch counts as a full one.
     `out` is a new folder for the record, the laps and the row of system.csv. `name` is that of the run, `target` the
-    metric to be reached. The noise scale is measured once in `noise_scale_every` steps (0: never), and `lap_steps`
-    steps are timed as one.
+    metric to be reached. `lap_steps` steps are timed as one. Computing and exchange are told apart in one of
+    `parts_every` steps (1: in each), which stand for the others. The noise scale is measured once in
+    `noise_scale_every` steps (0: never); without a number it is ten steps, or more where measuring takes long.
     """
-    options = {"target": target, "lower_is_better": lower_is_better, "seed": seed}
-    options |= {"batch_size": batch_size, "noise_scale_every": noise_scale_every}
-    return Observer(model, optimizer, out, name, options, lap_steps)
+    options = {"target": target, "lower_is_better": lower_is_better, "seed": seed, "batch_size": batch_size}
+    cadence = MeasurementCadence(lap_steps, parts_every, noise_scale_every)
+    return Observer(model, optimizer, out, name, options, cadence)
 
 
 class Observer:
@@ -92,20 +93,19 @@ class Observer:
         out: str | Path,
         name: str | None,
         options: dict[str, Any],
-        lap_steps: int = LAP_STEPS,
+        cadence: MeasurementCadence,
         follow_forward: bool = True,
     ) -> None:
         """Observe a loop; without `follow_forward` the caller says when a forward pass starts, and what it returns."""
-        self.model, self.optimizer, self.lap_steps = model, unwrap_optimizer(optimizer), lap_steps
+        self.model, self.optimizer, self.cadence = model, unwrap_optimizer(optimizer), cadence
         self.parameters = list_trainable_parameters(model, self.optimizer)
         self.device = self.parameters[0].device
-        if lap_steps < 1:
-            raise EquipoiseError("option-range", f"lap_steps must be at least 1, got {lap_steps}")
         require_local_paths({"out": out})
         claim_model(model)
         try:
             self.workers = WorkerGroup()
-            self.config = build_observed_config(model, self.optimizer, name, workers=self.workers.size, **options)
+            options = options | {"workers": self.workers.size, "noise_scale_every": cadence.first_norm_interval}
+            self.config = build_observed_config(model, self.optimizer, name, **options)
             self.run = ObservedRun(Path(out), self.config) if self.workers.rank == 0 else None
         except BaseException:
             release_model(model)
@@ -116,7 +116,7 @@ class Observer:
         self.steps = self.lap_start = 0
         self.losses: list[Tensor] = []
         self.nodes = 1
-        self.clock = StepClock(self.device, has_exchange=self.workers.size > 1)
+        self.clock = StepClock(self.device, has_exchange=self.workers.size > 1, parts_every=cadence.parts_every)
         self.probe = NormProbe(self.parameters, self.workers.size, self.config.noise_scale_every)
         self.hooks = LoopHooks(model, self.optimizer, self.clock, self.probe, self._finish_step, follow_forward)
         atexit.register(self._close_at_exit)
@@ -190,7 +190,7 @@ class Observer:
         if not self.steps and micro_batches != self.config.grad_accumulation:
             self.config = replace(self.config, grad_accumulation=micro_batches)
         self.steps += 1
-        if self.steps - self.lap_start >= self.lap_steps:
+        if self.steps - self.lap_start >= self.cadence.lap_steps:
             self._end_lap()
             self.clock.skip_to_now()
 
@@ -201,6 +201,8 @@ class Observer:
         lap, self.noise_scale_reason = build_lap(rows, self.config, steps, self.steps, lr, metric)
         self.nodes, self.lap_start = max(self.nodes, count_hosts(rows)), self.steps
         self.laps.append(lap)
+        if norm_seconds := max(row.norm_seconds for row in rows):  # of all workers, since all measure the same steps
+            self.probe.every = self.cadence.choose_norm_interval(norm_seconds, lap.seconds / steps)
         if self.run:
             self.run.append_lap(lap)
 
@@ -211,12 +213,13 @@ class Observer:
         num_losses = len(self.losses)
         self.losses.clear()
         return WorkerLap(
-            data_seconds=seconds["data"],
-            compute_seconds=seconds["compute"],
-            exchange_seconds=seconds["exchange"],
+            data_seconds=seconds.get("data", 0.0),
+            compute_seconds=seconds.get("compute", 0.0),
+            exchange_seconds=seconds.get("exchange", 0.0),
             local_norms=local,
             total_norms=total,
             draws=draws,
+            norm_seconds=self.probe.pop_step_seconds(),
             losses=losses,
             num_losses=num_losses,
             host=zlib.crc32(node().encode()),

@@ -28,6 +28,8 @@ class WorkerLap(NamedTuple):
     total_norms: float
     """sum over the draws of the squared norm of the gradient that the optimizer stepped with"""
     draws: float
+    norm_seconds: float
+    """mean seconds of measuring the norms of a step"""
     losses: float
     """sum of the losses of the lap"""
     num_losses: float

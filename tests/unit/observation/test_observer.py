@@ -1,6 +1,7 @@
 """Tests of observing loops: what is counted, what is refused, and what lies in the folder of the run afterwards."""
 
 import json
+import math
 import subprocess
 import sys
 import warnings
@@ -112,6 +113,40 @@ def test_evaluation_is_not_counted(observe, model, optimizer):
             model.train()(batch[0])
     (lap,) = observer.close().laps
     assert (lap.steps, lap.data_seconds, lap.seen) == (3, 0, 3 * BATCH)
+
+
+def test_evaluation_is_not_counted_between_steps_that_are_not_timed_by_part(observe, model, optimizer):
+    observer = observe()
+    for batch in draw_batches(12):
+        take_steps(model, optimizer, [batch])
+        model.eval()
+        model(batch[0])
+        model.train()
+    (lap,) = observer.close().laps
+    assert (lap.steps, lap.data_seconds) == (12, 0) and lap.seconds == lap.compute_seconds
+
+
+@pytest.mark.parametrize("every", [None, 2])
+def test_norms_are_measured_less_often_where_they_take_long_unless_their_interval_is_given(
+    observe, model, optimizer, every
+):
+    observer = observe(lap_steps=15, noise_scale_every=every)
+    take_steps(model, optimizer, draw_batches(2 * 30), accumulation=2)
+    assert observer.laps[0].draws == (1 if every is None else 7)
+    assert (observer.probe.every > 10) if every is None else (observer.probe.every == 2)
+
+
+def test_short_laps_are_written_to_the_journal_together(observe, model, optimizer, tmp_path):
+    observer = observe(lap_steps=1)
+    journal = tmp_path / "run" / "laps.jsonl"
+    take_steps(model, optimizer, draw_batches(1))
+    assert len(journal.read_text().splitlines()) == 1
+    observer.run.next_write = math.inf
+    take_steps(model, optimizer, draw_batches(2))
+    assert len(journal.read_text().splitlines()) == 1
+    observer.run.next_write = 0.0
+    take_steps(model, optimizer, draw_batches(1))
+    assert len(journal.read_text().splitlines()) == 4
 
 
 def test_reported_metric_ends_a_lap(observe, model, optimizer):

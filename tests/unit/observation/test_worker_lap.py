@@ -24,6 +24,7 @@ FIRST = WorkerLap(
     local_norms=6.0,
     total_norms=3.0,
     draws=3,
+    norm_seconds=0.01,
     losses=4.0,
     num_losses=2,
     host=1,

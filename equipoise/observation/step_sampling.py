@@ -1,0 +1,86 @@
+"""Which steps of a loop have their parts timed, and what these say of the other steps.
+
+Where each step starts and ends is known of all steps, and so is the wait for data between them. The inside of a step,
+from its first forward pass to the step of the optimizer, is one span in most steps. In one of `parts_every` steps it is
+timed by part: computing, exchange, and waiting for data between micro-batches. The seconds of the untimed insides are
+divided among the parts as those of the timed ones were.
+
+In each stretch of `parts_every` steps one is timed. Its place in the stretch moves by the golden ratio, whose multiples
+are spread evenly over any regular subset of the stretches: whatever the loop repeats at a fixed number of steps is met
+as often as it occurs. The first stretch has the start-up in it, so all of its steps are timed, and stand for themselves
+alone.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from equipoise.errors import EquipoiseError
+
+LAP_STEPS = 100  # steps that are timed as one, unless a metric is reported before
+PARTS_EVERY = 5
+NOISE_SCALE_EVERY = 10  # steps between two measurements of the noise scale, each of which reads all gradients twice
+MAX_NORM_SHARE = 0.003  # of the time of training, for measurements of the noise scale, unless their interval is given
+
+STEP_PARTS = "data", "compute", "exchange"
+OWN_SPANS = {part: part for part in STEP_PARTS}
+SAMPLED_SPANS = {part: f"sampled {part}" for part in STEP_PARTS}
+UNTIMED_SPANS = dict.fromkeys(STEP_PARTS, "untimed")
+GOLDEN_RATIO = (5**0.5 - 1) / 2
+
+
+@dataclass(frozen=True)
+class MeasurementCadence:
+    """How often a loop is measured, in steps of the optimizer."""
+
+    lap_steps: int = LAP_STEPS
+    """steps that are timed as one"""
+    parts_every: int = PARTS_EVERY
+    """steps of which one has its parts timed; 1 for all"""
+    noise_scale_every: int | None = None
+    """steps between measurements of the noise scale, 0 for never; None for ten, or more where measuring takes long"""
+
+    def __post_init__(self) -> None:
+        for name in ("lap_steps", "parts_every"):
+            if (value := getattr(self, name)) < 1:
+                raise EquipoiseError("option-range", f"{name} must be at least 1, got {value}")
+
+    @property
+    def first_norm_interval(self) -> int:
+        """Steps between measurements of the noise scale as long as it is not known how long they take."""
+        return NOISE_SCALE_EVERY if self.noise_scale_every is None else self.noise_scale_every
+
+    def choose_norm_interval(self, norm_seconds: float, step_seconds: float) -> int:
+        """Return the steps between measurements of the noise scale, from the seconds of one and those of a step.
+
+        Each lap has a measurement: one that was held up once must not end them.
+        """
+        if self.noise_scale_every is not None:
+            return self.noise_scale_every
+        affordable = math.ceil(norm_seconds / (MAX_NORM_SHARE * step_seconds))
+        return max(NOISE_SCALE_EVERY, min(affordable, self.lap_steps))
+
+
+class StepSampling:
+    """Choice of the steps whose parts are timed, and the estimate of the parts of all steps."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.shares = dict.fromkeys(STEP_PARTS, 0.0) | {"compute": 1.0}
+        """parts of the inside of a step, from the latest steps that were timed for the others"""
+
+    def choose_spans(self, step: int) -> Mapping[str, str]:
+        """Return the names under which the parts inside of a step are recorded."""
+        stretch, place = divmod(step, self.every)
+        if not stretch or self.every == 1:
+            return OWN_SPANS
+        return SAMPLED_SPANS if place == int((stretch - 1) * GOLDEN_RATIO % 1 * self.every) else UNTIMED_SPANS
+
+    def sum_parts(self, seconds: Mapping[str, float]) -> dict[str, float]:
+        """Return the seconds of all steps by part that they have, from the seconds by name of span."""
+        sampled = {part: seconds.get(name, 0.0) for part, name in SAMPLED_SPANS.items()}
+        if total := sum(sampled.values()):
+            self.shares = {part: value / total for part, value in sampled.items()}
+        untimed = seconds.get("untimed", 0.0)
+        sums = {part: seconds.get(part, 0.0) + sampled[part] + self.shares[part] * untimed for part in STEP_PARTS}
+        return {part: value for part, value in sums.items() if value}

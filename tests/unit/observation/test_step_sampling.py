@@ -1,0 +1,54 @@
+"""Tests of which steps are timed by part, and of how often norms are measured."""
+
+import pytest
+
+from equipoise.observation.step_sampling import (
+    MAX_NORM_SHARE,
+    NOISE_SCALE_EVERY,
+    OWN_SPANS,
+    SAMPLED_SPANS,
+    UNTIMED_SPANS,
+    MeasurementCadence,
+    StepSampling,
+)
+from tests.support.errors import raises_code
+
+
+def list_timed(every, steps):
+    sampling = StepSampling(every)
+    return [step for step in range(steps) if sampling.choose_spans(step) is not UNTIMED_SPANS]
+
+
+def test_first_steps_are_timed_for_themselves_and_one_of_each_stretch_for_the_others():
+    sampling = StepSampling(5)
+    names = [sampling.choose_spans(step) for step in range(55)]
+    assert names[:5] == [OWN_SPANS] * 5 and names[5] is SAMPLED_SPANS
+    assert all(names[start : start + 5].count(SAMPLED_SPANS) == 1 for start in range(5, 55, 5))
+
+
+def test_all_steps_are_timed_where_one_in_one_is():
+    assert list_timed(1, 30) == list(range(30))
+
+
+@pytest.mark.parametrize("every", [2, 5, 7])
+@pytest.mark.parametrize("period", [2, 3, 5, 8, 10, 50, 100])
+def test_steps_at_a_fixed_distance_are_timed_as_often_as_others(every, period):
+    timed = [step for step in list_timed(every, 40_000) if step >= every]
+    for place in range(0, period, max(1, period // 4)):
+        count = sum(step % period == place for step in timed)
+        assert count == pytest.approx(40_000 / period / every, rel=0.03, abs=3)
+
+
+def test_cadence_below_one_step_is_refused():
+    for name in ("lap_steps", "parts_every"):
+        with raises_code("option-range", name):
+            MeasurementCadence(**{name: 0})
+
+
+def test_norms_take_at_most_their_share_unless_their_interval_is_given_or_a_lap_would_have_none():
+    interval = MeasurementCadence().choose_norm_interval(0.005, 0.07)
+    assert 0.005 / interval <= MAX_NORM_SHARE * 0.07 < 0.005 / (interval - 1)
+    assert MeasurementCadence().choose_norm_interval(1e-6, 1.0) == NOISE_SCALE_EVERY
+    assert MeasurementCadence(lap_steps=50).choose_norm_interval(1.0, 1e-3) == 50
+    assert MeasurementCadence(noise_scale_every=3).choose_norm_interval(1.0, 1e-3) == 3
+    assert MeasurementCadence(noise_scale_every=0).first_norm_interval == 0
