@@ -12,7 +12,7 @@ from typing import NamedTuple
 from equipoise.config import TrainConfig
 from equipoise.planning.memory.model_sizes import ModelSizes
 
-MOMENTS = {"sgd": 1, "adamw": 2}
+MOMENTS = {"sgd": 1, "adamw": 2, "lars": 1, "lamb": 2}
 """copies of the weights in the state of an optimizer; Adafactor keeps sums of rows and columns"""
 BUCKET_THRESHOLD_BYTES = 1 << 20
 """gradients that are larger have several buckets, and one worker has buckets too, on a CPU"""
@@ -106,7 +106,7 @@ def moment_bytes(sizes: ModelSizes, config: TrainConfig, gradient: float) -> flo
     """Return the bytes of the state of the optimizer for the gradient that a worker holds."""
     if config.optimizer == "adafactor":
         return sizes.factored_bytes * gradient / max(1, sizes.trainable_bytes)
-    if config.optimizer in (None, "sgd") and not config.momentum:
+    if config.optimizer in (None, "sgd", "lars") and not config.momentum:
         return 0.0
     return MOMENTS.get(config.optimizer or "sgd", 2) * gradient
 
