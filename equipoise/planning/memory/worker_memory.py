@@ -44,7 +44,7 @@ class WorkerMemory(NamedTuple):
     noise_probe: float = 0.0
     """what a measurement of the noise scale takes beyond a step"""
     copies: float = 0.0
-    """best weights so far, what compression left out, and the last average of DiLoCo"""
+    """best weights so far, their average over steps, what compression left out, and the last average of DiLoCo"""
 
     @property
     def total(self) -> float:
@@ -131,4 +131,5 @@ def copy_bytes(sizes: ModelSizes, config: TrainConfig, share: float, has_gpu: bo
     best = share * sizes.parameter_bytes + sizes.buffer_bytes if config.keep == "best" and not has_gpu else 0.0
     is_lossy = config.compression_method.kind not in ("none", "bf16") and config.error_feedback
     outer = 2 * sizes.trainable_bytes if config.sync_method.kind == "diloco" else 0
-    return best + (sizes.trainable_bytes if is_lossy else 0) + outer
+    average = share * sizes.trainable_bytes if config.average_weights else 0.0
+    return best + (sizes.trainable_bytes if is_lossy else 0) + outer + average

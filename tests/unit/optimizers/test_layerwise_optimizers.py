@@ -65,7 +65,10 @@ CASES = [
 
 
 def build_model():
-    """Build a network with a norm (and no bias before it, whose gradient would be rounding alone), a layer that starts from zero, and one that gets no gradient."""
+    """Build a network with a norm, a layer that starts from zero, and one that gets no gradient.
+
+    The layer before the norm has no bias, whose gradient would be rounding alone.
+    """
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 8), nn.Linear(8, 2)

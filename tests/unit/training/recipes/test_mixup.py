@@ -114,7 +114,7 @@ def test_a_single_worker_measures_its_noise_scale_on_blends():
 
 def test_texts_and_categories_are_not_blended(tmp_path):
     table = tmp_path / "table.csv"
-    table.write_text("a,b,y\n" + "".join(f"{i % 7},{'uvw'[i % 3]},{'ny'[i % 2]}\n" for i in range(200)))
+    table.write_text("a,b,y\n" + "".join(f"{i % 7 + 0.5},{'uvw'[i % 3]},{'ny'[i % 2]}\n" for i in range(200)))
     with raises_code("option-conflict", "its inputs are not numbers alone"):
         load_workload(TrainConfig(workload="table", data=str(table), label="y", mixup=0.2))
     with raises_code("option-conflict", "its loss is not the cross-entropy of classes"):
