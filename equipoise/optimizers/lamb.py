@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from equipoise.optimizers.fused_optimizers import ADAMW_BETA1, collect_parameter_states, create_moments
 from equipoise.optimizers.layer_norms import LayerPlaces, divide_norms
@@ -36,13 +36,13 @@ class LAMB:
     def step(self) -> None:
         """Take one step along the gradients that the parameters hold."""
         for group, places, moments in zip(self.param_groups, self.places, self.moments, strict=True):
-            parameters: list[nn.Parameter] = group["params"]
+            parameters: list[Tensor] = group["params"]
             torch._foreach_add_(moments["steps"], 1)
             # Adam's step from zero with a learning rate of 1 is -m / (sqrt(v) + eps)
             changes = create_moments(parameters, ["change"])["change"]
             torch._fused_adam_(
                 changes,
-                [parameter.grad for parameter in parameters],
+                [parameter.grad for parameter in group["params"]],
                 moments["mean"],
                 moments["square"],
                 [],

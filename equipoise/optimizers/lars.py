@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from equipoise.optimizers.fused_optimizers import collect_parameter_states, create_moments
 from equipoise.optimizers.layer_norms import LayerPlaces, divide_norms
@@ -32,7 +32,7 @@ class LARS:
     def step(self) -> None:
         """Take one step along the gradients that the parameters hold."""
         for group, places, moments in zip(self.param_groups, self.places, self.moments, strict=True):
-            parameters: list[nn.Parameter] = group["params"]
+            parameters: list[Tensor] = group["params"]
             changes = [parameter.grad for parameter in parameters if parameter.grad is not None]
             ratios = None
             if places.layers:
