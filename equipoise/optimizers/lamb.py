@@ -39,7 +39,7 @@ class LAMB:
             parameters: list[Tensor] = group["params"]
             torch._foreach_add_(moments["steps"], 1)
             # Adam's step from zero with a learning rate of 1 is -m / (sqrt(v) + eps)
-            changes = create_moments(parameters, ["change"])["change"]
+            changes = create_moments(group["params"], ["change"])["change"]
             torch._fused_adam_(
                 changes,
                 [parameter.grad for parameter in group["params"]],

@@ -3,6 +3,7 @@
 `equipoise.training.recipes` runs them; without it, their options are known here.
 """
 
+import math
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -39,7 +40,7 @@ class BatchGrowth(NamedTuple):
 
 def scale_lr(rule: ScalingRule, lr: float, batch: int, base_batch: int) -> float:
     """Return the learning rate of a batch, given the one that suits `base_batch`."""
-    return lr * (batch / base_batch) ** SCALING_EXPONENTS[rule]
+    return lr * math.pow(batch / base_batch, SCALING_EXPONENTS[rule])
 
 
 def require_scaling_rule(rule: ScalingRule, base_batch: int) -> None:
