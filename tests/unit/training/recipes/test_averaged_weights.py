@@ -96,24 +96,24 @@ def train_kept(configs):
     return results
 
 
-KINDS = {
-    "none": {},
-    "server": {"sync": "server", "servers": 2},
-    "optimizer": {"sharding": "optimizer"},
-    "full": {"sharding": "full"},
-}
+EXCHANGES = [{}, {"sync": "server", "servers": 2}, {"sharding": "optimizer"}]
+SHARDINGS = [{"sharding": kind, "mixup": 0.3} for kind in ("full", "tensor:2", "pipeline:2")]
 
 
-def test_workers_keep_the_average_of_one_however_they_exchange(tmp_path):
+@pytest.mark.parametrize(
+    "changes", [EXCHANGES, pytest.param(SHARDINGS, marks=pytest.mark.slow)], ids=["whole", "parts"]
+)
+def test_workers_keep_the_average_of_one_however_they_exchange(tmp_path, changes):
     config = replace(AVERAGED, workers=2, batch_size=8)
-    alone = train_kept([config])[0]
-    for results in run_with_gloo(2, tmp_path, train_kept, [replace(config, **changes) for changes in KINDS.values()]):
+    alone = train_kept([replace(config, mixup=changes[-1].get("mixup", 0.0))])[0]
+    for results in run_with_gloo(2, tmp_path, train_kept, [replace(config, **options) for options in changes]):
         for weights, metrics in results:
             assert metrics == alone[1]
             for name, value in weights.items():
                 torch.testing.assert_close(value, alone[0][name], rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_parts_of_the_average_and_without(tmp_path):
     config = replace(AVERAGED, workers=2, batch_size=8, max_examples=160, eval_every=80, keep="best")
     changes = [{}, {"sharding": "full"}]

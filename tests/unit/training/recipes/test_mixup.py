@@ -83,14 +83,15 @@ def test_batches_are_blends_of_the_plain_ones_in_any_order_of_access(changes):
         assert torch.equal(batch[0], expected[0]) and torch.equal(batch[1], expected[1])
 
 
-def test_workers_take_the_steps_of_one(tmp_path):
-    config = replace(MIXED, label_smoothing=0.1)
-    results = run_with_gloo(2, tmp_path, train_model, replace(config, workers=2))
-    alone, losses = train_model(replace(config, grad_accumulation=2))
+@pytest.mark.parametrize("sync", ["step", pytest.param("local:2", marks=pytest.mark.slow)])
+def test_workers_take_the_steps_of_one(tmp_path, sync):
+    config = replace(MIXED, label_smoothing=0.1, workers=2, sync=sync)
+    results = run_with_gloo(2, tmp_path, train_model, config)
+    alone, losses = train_model(config)
     for state, worker_losses in results:
         assert largest_difference(state, alone) < 1e-13
         assert worker_losses == pytest.approx(losses, rel=1e-13)
-    plain, _ = train_model(replace(config, grad_accumulation=2, mixup=0.0))
+    plain, _ = train_model(replace(config, mixup=0.0))
     assert largest_difference(plain, alone) > 1e-3
 
 
