@@ -1,14 +1,12 @@
 """Options of a training run."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, TypeAlias, TypeVar
 
 from equipoise.command_template import find_program_name, split_command
 from equipoise.errors import EquipoiseError
-from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
 from equipoise.registries.all_reduce_registry import AllReduceName, require_runnable_algorithm
 from equipoise.registries.exchange_registry import (
     CompressionMethod,
@@ -20,6 +18,17 @@ from equipoise.registries.exchange_registry import (
 )
 from equipoise.registries.optimizer_registry import OPTIMIZERS
 from equipoise.registries.option_groups import COMMAND_OPTIONS, OPTION_DEFAULTS, SHARED_OPTIONS
+from equipoise.registries.option_ranges import require_choices, require_ranges
+from equipoise.registries.recipe_registry import (
+    DEFAULT_BASE_BATCH,
+    BatchGrowth,
+    ScalingRule,
+    parse_growth,
+    require_runnable_growth,
+    require_scaling_rule,
+    require_synchronous_average,
+    scale_lr,
+)
 from equipoise.registries.sharding_registry import (
     PipelineSchedule,
     ShardingMethod,
@@ -47,6 +56,7 @@ CHOICES = {
     "precision": Precision,
     "keep": KeptWeights,
     "pipeline_schedule": PipelineSchedule,
+    "scaling_rule": ScalingRule,
 }
 """types of the options that are one of several names"""
 
@@ -119,16 +129,23 @@ class TrainConfig:
     """keep what compression left out, and add it to what is sent next"""
     lr: WorkloadDefault[float] = FROM_WORKLOAD
     """learning rate after warm-up; by default 0.05, or what suits the workload, as with all options like it"""
+    scaling_rule: ScalingRule = "none"
+    """how the learning rate follows the global batch: linear takes --lr times its ratio to --base-batch, sqrt times the
+    root of the ratio"""
+    base_batch: int = DEFAULT_BASE_BATCH
+    """global batch that --lr is meant for, with --scaling-rule"""
     seed: int = 0
     """seed of the initial weights, the order of examples, augmentation and dropout"""
     optimizer: WorkloadDefault[OptimizerName] = FROM_WORKLOAD
     """optimizer of the weights; by default sgd, or what suits the workload"""
     momentum: float = 0.9
-    """momentum of SGD"""
+    """momentum of SGD and LARS"""
+    trust: float = 0.001
+    """ratio of a step of LARS to the norm of the weights of a layer, before it is multiplied with --lr"""
     beta2: WorkloadDefault[float] = FROM_WORKLOAD
-    """decay of AdamW's mean squared gradient; by default 0.999, or what suits the workload"""
+    """decay of the mean squared gradient of AdamW and LAMB; by default 0.999, or what suits the workload"""
     epsilon: float = 1e-8
-    """what AdamW adds to the root of the mean squared gradient"""
+    """what AdamW and LAMB add to the root of the mean squared gradient"""
     weight_decay: WorkloadDefault[float] = FROM_WORKLOAD
     """weight decay of the optimizer; by default 0, or what suits the workload"""
     decay_on: WorkloadDefault[DecayedWeights] = FROM_WORKLOAD
@@ -141,6 +158,15 @@ class TrainConfig:
     """epochs over which the learning rate rises from 0 to --lr; by default 1, or what suits the workload"""
     warmup_examples: int | None = None
     """examples over which the learning rate rises, in place of --warmup"""
+    label_smoothing: float = 0.0
+    """share of each label that is spread evenly over all classes in the loss of training"""
+    mixup: float = 0.0
+    """train on blends of two images and their labels, with a share drawn from Beta(MIXUP, MIXUP); 0 for none"""
+    average_weights: float = 0.0
+    """decay of the average of the weights after each step, which is evaluated and kept in their place; 0 for none"""
+    grow_batch: str = "none"
+    """how the global batch grows in a run, at the same learning rate: FACTOR@EXAMPLES for times the accumulation from
+    so many examples on, such as 2@20000,4@60000; auto to double it where the noise scale is above it; or none"""
     precision: Precision = "fp32"
     """number format of training; bf16 is autocast: weights and sums stay in fp32"""
     compile: bool = False
@@ -167,73 +193,36 @@ class TrainConfig:
     """steps between measurements of the noise scale on a single worker, each at the cost of a step; 0 for never"""
 
     def __post_init__(self) -> None:
-        for name in (
-            "workers",
-            "batch_size",
-            "grad_accumulation",
-            "threads",
-            "image_size",
-            "max_examples",
-            "eval_every",
-            "patience",
-            "lora_rank",
-        ):
-            self._require_at_least(name, minimum=1)
-        for name in (
-            "seed",
-            "noise_scale_every",
-            "servers",
-            "momentum",
-            "outer_lr",
-            "outer_momentum",
-            "epsilon",
-            "weight_decay",
-            "clip_norm",
-            "warmup",
-            "warmup_examples",
-            "freeze_stages",
-            "body_lr_scale",
-        ):
-            self._require_at_least(name, minimum=0)
-        if not self.momentum < 1:  # the sum of past gradients would grow without bound
-            raise EquipoiseError("option-range", f"momentum must be below 1, got {self.momentum}")
-        if not self.outer_momentum < 1:
-            raise EquipoiseError("option-range", f"outer_momentum must be below 1, got {self.outer_momentum}")
-        if self.beta2 is not None and not 0 <= self.beta2 < 1:
-            raise EquipoiseError("option-range", f"beta2 must be at least 0 and below 1, got {self.beta2}")
-        if self.lr is not None and not MIN_LEARNING_RATE <= self.lr <= MAX_LEARNING_RATE:
-            raise EquipoiseError(
-                "option-range",
-                f"lr must be a number from {MIN_LEARNING_RATE:g} to {MAX_LEARNING_RATE:g}, got {self.lr}",
-            )
-        for name, choices in CHOICES.items():
-            value = getattr(self, name)
-            if value not in get_args(choices) and not (value is None and name in OPTION_DEFAULTS):
-                raise EquipoiseError(
-                    "option-choice", f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}"
-                )
+        require_ranges(self)
+        require_choices(self, CHOICES, OPTION_DEFAULTS)
         require_runnable_algorithm(self.all_reduce, self.workers)
         require_compatible(self.sync_method, self.compression_method, self.all_reduce)
         require_runnable_servers(self.sync_method, self.servers, self._max_workers)
         require_runnable_sharding(
             self.sharding_method, self._max_workers, self.sync, self.compression, self.all_reduce, self.optimizer
         )
+        require_runnable_growth(
+            self.batch_growth, self.sync_method, self.compression_method, self.sharding_method, self.noise_scale_every
+        )
+        require_synchronous_average(self.average_weights, self.sync_method)
+        require_scaling_rule(self.scaling_rule, self.base_batch)
         self._require_workload_or_command()
         if self.lora_rank is not None and self.init_from is None:
             raise EquipoiseError("option-conflict", "--lora-rank has no effect without --init-from")
         if self.lora_rank is not None and self.freeze_stages:
             raise EquipoiseError("option-conflict", "--lora-rank freezes all weights already", "omit --freeze-stages")
-        if self.target is not None and not math.isfinite(self.target):
-            raise EquipoiseError("option-range", f"target must be a finite number, got {self.target}")
-        if self.seed >= 1 << 63:
-            raise EquipoiseError("option-range", f"seed must be below 2**63, got {self.seed}")
 
     def with_defaults(self, workload_defaults: Mapping[str, Any] = MappingProxyType({})) -> "TrainConfig":
         """Return the options with values for those that were not given: of the workload, or else the general ones."""
         values = OPTION_DEFAULTS | dict(workload_defaults)
         if self.warmup is not None:
             values.pop("warmup_examples", None)  # else it would replace the warm-up that was asked for
-        return replace(self, **{name: value for name, value in values.items() if getattr(self, name) is None})
+        config = replace(self, **{name: value for name, value in values.items() if getattr(self, name) is None})
+        if self.scaling_rule == "none":
+            return config
+        # as the rate for the batch of the run, which a second call leaves as it is
+        lr = scale_lr(self.scaling_rule, config.lr, self.global_batch, self.base_batch)
+        return replace(config, lr=lr, base_batch=self.global_batch)
 
     def _require_workload_or_command(self) -> None:
         """Refuse both or none of a workload and a command, and options that the other of the two has."""
@@ -256,11 +245,6 @@ class TrainConfig:
                 raise EquipoiseError(
                     "option-conflict", f"{flag} has no effect on a --command", "write it into the command itself"
                 )
-
-    def _require_at_least(self, name: str, minimum: int) -> None:
-        value = getattr(self, name)
-        if value is not None and not minimum <= value < math.inf:
-            raise EquipoiseError("option-range", f"{name} must be a finite number of at least {minimum}, got {value}")
 
     @property
     def _max_workers(self) -> int:
@@ -285,6 +269,11 @@ class TrainConfig:
     def sharding_method(self) -> ShardingMethod:
         """Parsed value of --sharding: what each worker holds of the model."""
         return parse_sharding(self.sharding)
+
+    @property
+    def batch_growth(self) -> BatchGrowth:
+        """Parsed value of --grow-batch: how the global batch grows in a run."""
+        return parse_growth(self.grow_batch)
 
     @property
     def num_micro_batches(self) -> int:

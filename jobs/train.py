@@ -176,6 +176,13 @@ def format_noise_scale(record: Record) -> str:
     return f"about {noise:,.0f} examples{format_units(round(noise), record.unit, record.units_per_example)}"
 
 
+def format_growth(record: Record) -> str:
+    """Format the batch at the end of a run whose batch grows; an empty text for all others."""
+    if not record.config.batch_growth or not record.laps:
+        return ""
+    return f" at the start and {record.laps[-1].global_batch} at the end"
+
+
 def format_summary(record: Record, out: Path) -> str:
     """Format the record as a few lines of text."""
     config = record.config
@@ -184,7 +191,7 @@ def format_summary(record: Record, out: Path) -> str:
         for line in [
             f"{config.name}: {pluralize(config.workers, 'worker')} "
             f"x {config.batch_size} x {config.grad_accumulation}"
-            f" = {config.global_batch} examples per step, lr {config.lr:g}, seed {config.seed}",
+            f" = {config.global_batch} examples per step{format_growth(record)}, lr {config.lr:g}, seed {config.seed}",
             f"  ended      {record.outcome} after {record.laps[-1].seen if record.laps else 0:,} examples"
             f" in {record.seconds:.1f} s of training ({record.examples_per_second:,.0f} examples/s)",
             f"  target     {format_target_result(record)}",

@@ -32,8 +32,11 @@ SETUP_OPTIONS = (
 )
 """options of training that change the time of a step or the examples to the target, and that a plan does not set"""
 
-EXCHANGE_SETUP_OPTIONS = ("outer_lr", "outer_momentum", "error_feedback")
-"""options of some ways of exchange, which a setup has where they differ from their defaults"""
+CHANGED_SETUP_OPTIONS = (
+    *("outer_lr", "outer_momentum", "error_feedback"),
+    *("trust", "label_smoothing", "mixup", "average_weights", "scaling_rule", "grow_batch"),
+)
+"""options of some ways of exchange and recipes, which a setup has where they differ from their defaults"""
 
 OLD_FIELD_NAMES = {"training_images": "training_examples", "image_size": "input_shape"}
 MOST_EXAMPLES_FLAG = "--max-examples"  # compared for schedules that depend on it: not for a constant learning rate
@@ -67,7 +70,7 @@ class TrainingSetup:
     """whether a lower metric is a better one"""
     options: dict[str, OptionValue]
     """options that change the time of a step or the examples to the target, those of `SETUP_OPTIONS`, and those of
-    `EXCHANGE_SETUP_OPTIONS` that differ from their defaults"""
+    `CHANGED_SETUP_OPTIONS` that differ from their defaults"""
     machine: HardwareFacts
     """hardware and software of the workers"""
 

@@ -27,5 +27,11 @@ OPTIMIZERS = {
         "equipoise.optimizers.fused_optimizers:FusedAdamW",
         {"beta2": "beta2", "eps": "epsilon", "weight_decay": "weight_decay"},
     ),
+    "lars": OptimizerEntry(
+        "equipoise.optimizers.lars:LARS", {"momentum": "momentum", "trust": "trust", "weight_decay": "weight_decay"}
+    ),
+    "lamb": OptimizerEntry(
+        "equipoise.optimizers.lamb:LAMB", {"beta2": "beta2", "eps": "epsilon", "weight_decay": "weight_decay"}
+    ),
     "adafactor": OptimizerEntry("torch.optim:Adafactor", {"weight_decay": "weight_decay"}),
 }

@@ -10,8 +10,8 @@ from equipoise.registries.exchange_registry import is_whole_number
 
 ShardingKind = Literal["none", "optimizer", "full", "tensor", "pipeline"]
 PipelineSchedule = Literal["1f1b", "gpipe"]
-WHOLE_MATRIX_OPTIMIZERS = {"adafactor": "adamw"}
-"""optimizers whose state depends on whole matrices, each with one that takes parts of them"""
+WHOLE_MATRIX_OPTIMIZERS = {"adafactor": "adamw", "lars": "sgd", "lamb": "adamw"}
+"""optimizers whose steps depend on whole matrices, each with one that takes parts of them"""
 SHARDING_FORMS = "none, optimizer, full, full:K, tensor:K or pipeline:K with a whole number K of workers from 2"
 
 
@@ -67,7 +67,7 @@ def require_runnable_sharding(
     if sharding.kind in ("full", "tensor") and optimizer in WHOLE_MATRIX_OPTIMIZERS:
         raise EquipoiseError(
             "option-conflict",
-            f"cannot use --optimizer {optimizer} with --sharding {name}: its state depends on whole matrices, of which"
+            f"cannot use --optimizer {optimizer} with --sharding {name}: its steps depend on whole matrices, of which"
             " each worker holds a part",
             f"choose --optimizer {WHOLE_MATRIX_OPTIMIZERS[optimizer]}, or --sharding optimizer",
         )

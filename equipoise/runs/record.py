@@ -94,6 +94,11 @@ class Lap:
         if self.local_batch and self.total_batch and not self.local_batch < self.total_batch:
             raise ValueError(f"local_batch {self.local_batch} is not below total_batch {self.total_batch}")
 
+    @property
+    def global_batch(self) -> int:
+        """Examples in each of its steps."""
+        return self.examples // self.steps
+
     @classmethod
     def from_json(cls, contents: object) -> "Lap":
         """Decode a lap; refuse numbers that a lap cannot have."""

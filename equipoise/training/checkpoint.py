@@ -1,7 +1,8 @@
 """Training state as named tensors, for file formats that keep neither memory layouts nor Python objects.
 
-Weights are `model.NAME`, the optimizer's state `optimizer.NAME.KEY`, best weights `best.NAME`, what compression keeps
-from step to step on all processes `compression.KEY.NAME`, and the momentum of an outer step `outer.NAME`.
+Weights are `model.NAME`, the optimizer's state `optimizer.NAME.KEY`, best weights `best.NAME`, their average over
+steps `average.NAME`, what compression keeps from step to step on all processes `compression.KEY.NAME`, and the momentum
+of an outer step `outer.NAME`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from torch import Tensor
 
 from equipoise.optimizers.saved_optimizer import SavedOptimizer
-from equipoise.training.best_weights import BestWeights
+from equipoise.training.best_weights import WeightCopy
 from equipoise.training.sharding.sharded_model import ShardedModel
 from equipoise.training.sharding.state_parts import StatePart
 from equipoise.training.sharding.tensor_slice import TensorSlice
@@ -20,7 +21,7 @@ EXCHANGE_PARTS = "compression", "outer"
 def collect_training_state(
     sharded: ShardedModel,
     optimizer: SavedOptimizer,
-    best_weights: BestWeights | None,
+    copies: Mapping[str, WeightCopy],
     exchange_state: Mapping[str, Mapping[str, Tensor]],
     *,
     is_saved: bool = False,
@@ -35,10 +36,8 @@ def collect_training_state(
         if place is not None and value.shape == place.part_shape:
             slices[name] = place
 
-    weights: dict[str, Mapping[str, Tensor]] = {
-        "model": sharded.list_weights(),
-        "best": best_weights.tensors if best_weights else {},
-    }
+    weights: dict[str, Mapping[str, Tensor]] = {"model": sharded.list_weights()}
+    weights |= {part: copy.tensors for part, copy in copies.items()}
     for part, values in weights.items():
         for name, value in values.items():
             if not is_saved or sharded.is_saved_here(name):
@@ -59,13 +58,13 @@ def move_to_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_training_state(
-    sharded: ShardedModel, optimizer: SavedOptimizer, best_weights: BestWeights | None, tensors: Mapping[str, Tensor]
+    sharded: ShardedModel, optimizer: SavedOptimizer, copies: Mapping[str, WeightCopy], tensors: Mapping[str, Tensor]
 ) -> dict[str, dict[str, Tensor]]:
     """Load this process's parts of the whole tensors of a checkpoint, and return the parts of the exchange.
 
     What compression left out is passed over: perhaps it is that of other processes.
     """
-    names: dict[str, list[str]] = {part: [] for part in ("model", "optimizer", "best", *EXCHANGE_PARTS)}
+    names: dict[str, list[str]] = {part: [] for part in ("model", "optimizer", *EXCHANGE_PARTS)}
     for name in tensors:
         part, _, rest = name.partition(".")
         if part in names:
@@ -77,9 +76,9 @@ def load_training_state(
         if sharded.holds_state(name.rpartition(".")[0])
     }
     optimizer.load_state_dict(moments)
-    if best_weights:
-        held = sharded.list_weights() if names["best"] else ()
-        best_weights.tensors = {name: cut_part(sharded, name, tensors[f"best.{name}"]) for name in held}
+    for part, copy in copies.items():
+        held = [name for name in sharded.list_weights() if f"{part}.{name}" in tensors]
+        copy.load({name: cut_part(sharded, name, tensors[f"{part}.{name}"]) for name in held})
     return {part: select_part(tensors, part, names[part]) for part in EXCHANGE_PARTS}
 
 

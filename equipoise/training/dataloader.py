@@ -1,6 +1,7 @@
 """Batches as the model takes them: on its device, in its dtype, and augmented for training."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import islice, tee
 
@@ -14,7 +15,6 @@ from equipoise.training.sampler import (
     MicroBatch,
     MicroBatchOrder,
     group_micro_batches,
-    iterate_micro_batches,
     read_batches,
 )
 from equipoise.workloads import Split, Workload
@@ -48,17 +48,10 @@ class BatchLoader:
         Small micro-batches of several steps are prepared at once, because the calls cost more than the work. The
         grouping does not depend on `step`, so a resumed run computes the same as an uninterrupted one.
         """
-        config, steps_per_group = self.config, self._prefetch_steps(len(micro_indices))
-        skipped_steps = step % steps_per_group
-        micros = iterate_micro_batches(
-            config.seed,
-            len(self.train_split),
-            config.batch_size,
-            config.num_micro_batches,
-            micro_indices,
-            step - skipped_steps,
-            self.shard_sizes,
-        )
+        steps_per_group = self._prefetch_steps(len(micro_indices))
+        skipped_steps = (step - self.order.first_step) % steps_per_group
+        # of its own, as it keeps the order of an epoch
+        micros = copy(self.order).iterate(micro_indices, step - skipped_steps)
         # examples that are read one by one may be padded, which must not depend on other micro-batches
         group_size = steps_per_group * len(micro_indices) if self.train_split.is_in_memory else 1
         return islice(self._make_batches(micros, group_size), skipped_steps * len(micro_indices), None)

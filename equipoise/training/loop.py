@@ -21,16 +21,15 @@ from equipoise.config import TrainConfig
 from equipoise.optimizers.lr_schedules import lr_scale
 from equipoise.runs.record import Lap, RunStatus, examples_at_target
 from equipoise.runs.run_end import find_best_lap, find_run_end
-from equipoise.training.best_weights import BestWeights
 from equipoise.training.checkpoint import collect_training_state, load_training_state, move_to_cpu
-from equipoise.training.dataloader import PARAMETER_DTYPES, BatchLoader
 from equipoise.training.evaluation import Evaluator
 from equipoise.training.finetune import build_lr_scales, freeze_stages
 from equipoise.training.gradient_sync import GradientAllReduce
 from equipoise.training.initialization.lora import merge_adapters
 from equipoise.training.initialization.shared_model import build_shared_model
-from equipoise.training.memory.out_of_memory import is_out_of_memory
+from equipoise.training.memory.out_of_memory import runs_out_of_memory
 from equipoise.training.memory.peak_memory import PeakMemory
+from equipoise.training.recipes.build_recipes import adapt_loss, build_batch_grower, build_kept_weights, build_loader
 from equipoise.training.sampler import list_own_micro_batches
 from equipoise.training.sharding.shard_model import shard_model
 from equipoise.training.sharding.sharded_model import ShardedModel
@@ -74,7 +73,9 @@ class Training:
         self.finished_laps: list[Lap] = []
         self.status: RunStatus | None = None
         self.reason: str | None = None
-        self.loader = BatchLoader(config, self.workload, self.device)
+        self.loader = build_loader(config, self.workload, self.device)
+        self.workload = adapt_loss(config, self.workload)
+        self.batch_grower = build_batch_grower(config, self.workload)
         initial = build_shared_model(config, self.workload, self.device, self.workers)
         self.reused_classes = list(initial.reused_classes)  # whose rows of the classifier are pretrained
         self.frozen_modules = freeze_stages(initial.model, config.freeze_stages)
@@ -87,18 +88,14 @@ class Training:
         del initial  # of which a worker may hold only a part from now on
         self.model = self.sharded.module
         self.evaluator = Evaluator(self.workload, self.loader, self.sharded)
-        self.best_weights = BestWeights(self.sharded.list_weights) if config.keep == "best" else None
         self._set_train_mode()
         self.trainable_parameters = list(self.sharded.parameters.values())
         optimizer = self.sharded.build_optimizer(lr_scales)
-        # weight of a micro-batch in the mean loss
-        self.loss_weight = torch.tensor(
-            1 / config.num_micro_batches, device=self.device, dtype=PARAMETER_DTYPES[config.precision]
-        )
         self.timer = StepTimer(config, self.rank, self.workers, self.device)
         self.backward_pass = BackwardPass(config, self.workload, self.model, self.device)
         self.steps = self.sharded.build_steps(self.backward_pass, optimizer, self.timer, self.max_examples)
         self.optimizer = self.steps.optimizer
+        self.kept_weights = build_kept_weights(config, self.sharded, self.steps, self.timer)
         # asynchronous workers wait for each other at the end of steps that are taken together
         is_measurable = not config.compile and not config.sync_method.staleness
         self.peak_memory = PeakMemory(self.device, self.steps.interval, is_measurable)
@@ -111,7 +108,7 @@ class Training:
     @property
     def examples_seen(self) -> int:
         """Number of examples in the optimizer steps taken so far."""
-        return self.step * self.config.global_batch
+        return self.loader.order.seen_before(self.step)
 
     def laps(self) -> Iterator[Lap]:
         """Yield laps until the target or `max_examples` is reached or the loss is no longer finite."""
@@ -123,8 +120,8 @@ class Training:
             lap = self._run_lap()
             if self.status is None:
                 self.finished_laps.append(lap)
-                if self.best_weights and find_best_lap(self.finished_laps, self.target) is lap:
-                    self.best_weights.copy_from_model()
+                if self.kept_weights.best and find_best_lap(self.finished_laps, self.target) is lap:
+                    self.kept_weights.keep_best()
                 self._update_status()
                 yield lap
 
@@ -138,7 +135,8 @@ class Training:
     def evaluate(self, split: Split) -> float:
         """Return the workload's metric on a split, computed by all workers together."""
         self.model.eval()
-        value = self.evaluator.evaluate(split, self.autocast, self._all_reduce_sum)
+        with self.kept_weights.give_evaluated():
+            value = self.evaluator.evaluate(split, self.autocast, self._all_reduce_sum)
         self._set_train_mode()
         return value
 
@@ -147,8 +145,7 @@ class Training:
 
         From then on every worker has the whole model. All workers call it together.
         """
-        if self.best_weights:
-            self.best_weights.load_into_model()
+        self.kept_weights.load_into_model()
         if self.config.sharding_method.kind != "none" and self.workers > 1:
             self._hold_whole_model()
         if self.config.lora_rank:
@@ -160,23 +157,20 @@ class Training:
         weights = collect_weights(model)
         for name, value in self.sharded.gather_weights():
             weights[name].copy_(value)
-        self.model, self.best_weights = model, None
+        self.model = model
         self.sharded = ShardedModel(self.config, model, WorkerMesh(rank=self.rank, workers=self.workers))
         self.evaluator = Evaluator(self.workload, self.loader, self.sharded)
 
     def fits_in_memory(self) -> bool:
         """Return whether a micro-batch fits every worker's memory; without an exchange, which could wait forever."""
-        out_of_memory = 0
-        try:
-            inputs, targets = next(self.loader.train_batches(self.micro_indices, self.step))
-            self.sharded.try_micro_batch(self.backward_pass, inputs, targets, self.step, self.micro_indices[0])
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            out_of_memory = 1
+        out_of_memory = runs_out_of_memory(self._try_micro_batch)
         for parameter in self.trainable_parameters:
             parameter.grad = None
         return not self.all_reduce_max(out_of_memory)
+
+    def _try_micro_batch(self) -> None:
+        inputs, targets = next(self.loader.train_batches(self.micro_indices, self.step))
+        self.sharded.try_micro_batch(self.backward_pass, inputs, targets, self.step, self.micro_indices[0])
 
     def all_reduce_max(self, value: int) -> int:
         """Return the largest `value` of any worker, the same on all of them."""
@@ -206,7 +200,7 @@ class Training:
         return self._collect_state(is_saved=True)
 
     def _collect_state(self, is_saved: bool) -> StatePart:
-        parts = self.sharded, self.optimizer, self.best_weights, self.steps.state_dict()
+        parts = self.sharded, self.optimizer, self.kept_weights.list_copies(), self.steps.state_dict()
         return collect_training_state(*parts, is_saved=is_saved)
 
     def own_state_dict(self) -> dict[str, Tensor]:
@@ -215,7 +209,9 @@ class Training:
 
     def load_state_dict(self, tensors: Mapping[str, Tensor], finished_laps: list[Lap]) -> None:
         """Resume from whole tensors by the names of `state_dict`, and the laps that led to them."""
-        self.steps.load_state_dict(load_training_state(self.sharded, self.optimizer, self.best_weights, tensors))
+        self.steps.load_state_dict(
+            load_training_state(self.sharded, self.optimizer, self.kept_weights.list_copies(), tensors)
+        )
         self.steps.load_errors(tensors)
         self.finished_laps = list(finished_laps)
         self.step = finished_laps[-1].step if finished_laps else 0
@@ -228,18 +224,18 @@ class Training:
             module.eval()
 
     def _run_lap(self) -> Lap:
-        self.peak_memory.begin_lap(self.sharded, self.steps, self.best_weights)
+        self.peak_memory.begin_lap(self.sharded, self.steps, self.kept_weights)
         start = self.timer.mark()
         with flush_denormals():
             count = self._steps_in_lap()
             losses = self.peak_memory.take_steps(self.take_steps, count)
         self.timer.record_span("lap", start)
         self.timer.peak_bytes = self.peak_memory.bytes
-        weight = self.loss_weight if self.mesh.counts_results else 0.0
+        weight = 1 / self.loader.order.num_micro_batches if self.mesh.counts_results else 0.0
         lap, means = self.timer.finish_lap(
             losses.sum(1) * weight, self.step, self._lr_at(self.step), self._all_reduce_sum
         )
-        lap = self.steps.describe_exchange(lap)
+        lap = replace(self.steps.describe_exchange(lap), seen=self.examples_seen)
         self._check_losses(means)
         if self.workers > 1 and not self.config.sync_method.is_local:  # which has averaged them with the weights
             self.sharded.average_buffers()
@@ -259,8 +255,10 @@ class Training:
         They are whole intervals between exchanges: before an exchange each worker has weights of its own.
         """
         interval = self.steps.interval
-        end = min((self.examples_seen // self.eval_every + 1) * self.eval_every, self.max_examples)
-        intervals = math.ceil((end - self.examples_seen) / (self.config.global_batch * interval))
+        end: float = min((self.examples_seen // self.eval_every + 1) * self.eval_every, self.max_examples)
+        if self.batch_grower:
+            end = min(end, self.batch_grower.find_lap_end(self.examples_seen))
+        intervals = math.ceil((end - self.examples_seen) / (self.loader.order.global_batch * interval))
         return interval * min(max(1, MAX_LAP_STEPS // interval), intervals)
 
     def take_steps(self, count: int) -> Tensor:
@@ -271,7 +269,7 @@ class Training:
 
     def _lr_at(self, step: int) -> float:
         """Return the learning rate of the optimizer step with number `step`, counted from 1."""
-        seen = step * self.config.global_batch
+        seen = self.loader.order.seen_before(step)
         return self.config.lr * lr_scale(self.config.schedule, seen, self.warmup_examples, self.max_examples)
 
     def autocast(self) -> AbstractContextManager[object]:
@@ -294,5 +292,7 @@ class Training:
         self.status, self.reason = "failed", reason
 
     def _update_status(self) -> None:
+        if self.batch_grower:
+            self.batch_grower.resize_steps(self)
         limits = self.target, self.max_examples, self.config.patience
         self.status, self.reason = find_run_end(self.finished_laps, *limits)

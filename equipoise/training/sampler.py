@@ -75,11 +75,12 @@ class MicroBatchOrder:
     ) -> None:
         self.seed, self.num_examples, self.shard_sizes = seed, num_examples, shard_sizes
         self.batch_size, self.num_micro_batches = batch_size, num_micro_batches
+        self.first_micro_batch = self.first_step = 0  # from where the steps of this size are counted
         self.last_order: tuple[int, ExampleOrder] | None = None  # with its epoch
 
     def select(self, step: int, micro_index: int) -> MicroBatch:
         """Return a micro-batch of the step after `step` others."""
-        start = (step * self.num_micro_batches + micro_index) * self.batch_size
+        start = (self.first_micro_batch + step * self.num_micro_batches + micro_index) * self.batch_size
         epoch, offset = divmod(start, self.num_examples)
         examples = self._find_order(epoch).take(offset, self.batch_size)
         epochs = np.empty(self.batch_size, np.int64)
@@ -89,6 +90,26 @@ class MicroBatchOrder:
             epoch += 1
             examples = np.concatenate([examples, self._find_order(epoch).take(0, missing)])
         return MicroBatch(step, micro_index, epochs, examples)
+
+    @property
+    def global_batch(self) -> int:
+        """Number of examples of a step."""
+        return self.num_micro_batches * self.batch_size
+
+    def seen_before(self, step: int) -> int:
+        """Return the number of examples in the `step` steps before a step."""
+        return (self.first_micro_batch + step * self.num_micro_batches) * self.batch_size
+
+    def resize_steps(self, num_micro_batches: int, seen: int, step: int, first_step: int) -> None:
+        """Give the steps from `first_step` on another number of micro-batches; after `step` steps `seen` are seen."""
+        self.num_micro_batches, self.first_step = num_micro_batches, first_step
+        self.first_micro_batch = seen // self.batch_size - step * num_micro_batches
+
+    def iterate(self, micro_indices: range, step: int) -> Iterator[MicroBatch]:
+        """Yield the micro-batches in `micro_indices` from `step` on, without end."""
+        for later_step in itertools.count(step):
+            for micro_index in micro_indices:
+                yield self.select(later_step, micro_index)
 
     def _find_order(self, epoch: int) -> ExampleOrder:
         """Return the order of the examples in an epoch, kept until another is asked for."""
@@ -107,10 +128,7 @@ def iterate_micro_batches(
     shard_sizes: Sequence[int] | None = None,
 ) -> Iterator[MicroBatch]:
     """Yield micro-batches from `step` on, without end, for the worker that computes those in `micro_indices`."""
-    order = MicroBatchOrder(seed, num_examples, batch_size, num_micro_batches, shard_sizes)
-    for later_step in itertools.count(step):
-        for micro_index in micro_indices:
-            yield order.select(later_step, micro_index)
+    return MicroBatchOrder(seed, num_examples, batch_size, num_micro_batches, shard_sizes).iterate(micro_indices, step)
 
 
 def group_micro_batches(

@@ -10,6 +10,7 @@ from equipoise.registries.option_groups import DEFAULTED_OPTIONS, OPTION_DEFAULT
 from equipoise.workloads.base import Unit, Workload
 from equipoise.workloads.checks.image_checks import check_normalization
 from equipoise.workloads.checks.model_checks import WORKLOAD_SPLITS, check_model
+from equipoise.workloads.checks.recipe_checks import check_recipes
 from equipoise.workloads.checks.split_checks import check_split
 from equipoise.workloads.image_workload import ImageWorkload
 from equipoise.workloads.user_code import call_user_code
@@ -39,6 +40,7 @@ def validate_workload(workload: object, config: TrainConfig) -> Workload:
             f"but the training split of {name} holds {len(workload.train)} examples",
             "choose a smaller --batch-size",
         )
+    check_recipes(name, workload, config)
     check_target(name, workload, config)
     check_defaults(name, workload)
     if isinstance(workload, ImageWorkload):

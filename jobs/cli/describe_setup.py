@@ -10,7 +10,7 @@ from torch import Tensor
 
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.planning.training_setup import EXCHANGE_SETUP_OPTIONS, SETUP_OPTIONS, OptionValue, TrainingSetup
+from equipoise.planning.training_setup import CHANGED_SETUP_OPTIONS, SETUP_OPTIONS, OptionValue, TrainingSetup
 from equipoise.spacing import evenly_spaced_indices
 from equipoise.training.finetune import effective_body_lr_scale, load_pretrained
 from equipoise.workloads import Split, Workload
@@ -67,7 +67,7 @@ def collect_setup_options(config: TrainConfig, workload: Workload) -> dict[str, 
     options = {name: getattr(config, name) for name in SETUP_OPTIONS}
     options["body_lr_scale"] = effective_body_lr_scale(config)
     defaults = {field.name: field.default for field in fields(TrainConfig)}
-    used = ((name, getattr(config, name)) for name in EXCHANGE_SETUP_OPTIONS)
+    used = ((name, getattr(config, name)) for name in CHANGED_SETUP_OPTIONS)
     options |= {name: value for name, value in used if value != defaults[name]}
     if config.schedule != "constant":  # then the learning rate at each step depends on it
         options["max_examples"] = workload.max_examples(config)

@@ -61,6 +61,7 @@ class RunProgress:
         self.examples_seen = examples_seen
         self.log_lap = log_lap
         self.all_reduce_note = ""
+        self.global_batch = 0  # of the last lap
         self.averages_note = ""
         self.read_position = FileOffset(0, 0)
         self.has_new_laps = False
@@ -93,6 +94,7 @@ class RunProgress:
         for lap in self._read_new_laps():
             self.examples_seen, self.has_new_laps = lap.seen, True
             self.log_lap(lap)
+            self._show_batch(lap)
             self._show_averages(lap)
             self._show_all_reduce(lap)
             if self.bar is not None:
@@ -103,6 +105,12 @@ class RunProgress:
                 self.bar.update(self.examples_seen - self.bar.n)
             else:
                 print(self._format_line(lap), flush=True)
+
+    def _show_batch(self, lap: Lap) -> None:
+        """Say where the batch has grown to a multiple of what it was (`--grow-batch`)."""
+        before, self.global_batch = self.global_batch, lap.global_batch
+        if before and lap.global_batch > before and lap.examples % (before * lap.steps) == 0:
+            self._print_note(f"the global batch has grown from {before:,} to {lap.global_batch:,} examples")
 
     def _show_averages(self, lap: Lap) -> None:
         """Say what workers average, and how often, at the start and where that has changed."""

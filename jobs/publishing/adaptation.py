@@ -156,6 +156,7 @@ def build_adaptation_config(model: ImageBundle, work_folder: Path, epochs: int, 
         all_reduce="backend",  # another number of workers may not be able to run the algorithm of the first training
         sync="step",  # a way of exchange pays for the workers and links that it was planned for
         compression="none",
+        grow_batch="none",  # of a schedule for the examples of the first training
         workload=ADAPTED_WORKLOAD,
         data=str(work_folder),
         init_from=str(model.folder.absolute()),

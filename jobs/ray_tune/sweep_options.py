@@ -15,6 +15,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.planning.memory.memory_limit import parse_memory
 from equipoise.planning.search import UNBOUNDED_LR, LrBounds
 from equipoise.planning.sweep_budget import SweepBudget
+from equipoise.registries.recipe_registry import DEFAULT_BASE_BATCH, ScalingRule
 from equipoise.storage.user_paths import parse_path_or_url
 from jobs.cli.call_options import convert_option, list_values
 from jobs.cli.paths import PathOrUrl
@@ -46,6 +47,9 @@ class SharedTrainConfig(TrainConfig):
     compression: LeftOut[str] = "none"
     servers: LeftOut[int] = 0
     sharding: LeftOut[str] = "none"
+    scaling_rule: LeftOut[ScalingRule] = "none"  # each batch gets the rate that is best for it, instead of a rule's
+    base_batch: LeftOut[int] = DEFAULT_BASE_BATCH
+    grow_batch: LeftOut[str] = "none"  # the curve of examples is that of batches that stay as they are
     keep: LeftOut[KeptWeights] = "last"  # trials keep no weights, and the confirmation run stops at its target
     target: LeftOut[float | None] = None  # several of them are one option of the sweep
     patience: LeftOut[int | None] = None  # the search ends hopeless trials, and step timing has no metric to improve
@@ -190,7 +194,7 @@ def build_sweep_options(
     own_names = {field.name for field in fields(SweepOptions)} - {"config", "out", "workers"}
     left_out = {
         *("workload", "command", "metric_pattern", "examples_pattern", "grad_accumulation", "keep", "patience"),
-        *("sync", "compression", "servers", "sharding"),
+        *("sync", "compression", "servers", "sharding", "scaling_rule", "base_batch", "grow_batch"),
     }
     config_names = {field.name for field in fields(TrainConfig)} - own_names - left_out - {"workers"}
     if unknown := sorted(options.keys() - own_names - config_names):

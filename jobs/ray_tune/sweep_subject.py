@@ -78,7 +78,7 @@ def load_sweep_subject(
         targets=targets,
         setup=describe_training_setup(base, workload, HardwareFacts()),
         num_examples=len(workload.train),
-        depends_on_batch_split=depends_on_batch_split(workload),
+        depends_on_batch_split=base.mixup > 0 or depends_on_batch_split(workload),
         runs_real_workers=False,
         time_steps=time_batch_ladders,
         gradient_shapes=find_gradient_shapes(base, workload),

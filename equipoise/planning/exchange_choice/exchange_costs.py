@@ -27,8 +27,14 @@ from equipoise.planning.step_time_model import StepSettings, compute_and_exchang
 from equipoise.type_aliases import FloatArray
 
 # as large as the weights and travelling with them; the moments of Adafactor are rows and columns
-MOMENTS_BY_OPTIMIZER = {"sgd": 1, "adamw": 2, "adafactor": 0}
-SECOND_MOMENTS_BY_OPTIMIZER = {"sgd": 0, "adamw": 1, "adafactor": 0}  # of these, which no compression encodes
+MOMENTS_BY_OPTIMIZER = {"sgd": 1, "lars": 1, "adamw": 2, "lamb": 2, "adafactor": 0}
+SECOND_MOMENTS_BY_OPTIMIZER = {
+    "sgd": 0,
+    "lars": 0,
+    "adamw": 1,
+    "lamb": 1,
+    "adafactor": 0,
+}  # of these, which no compression encodes
 
 
 class MatrixFacts(NamedTuple):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from equipoise.config import TrainConfig
 from equipoise.planning.memory.model_sizes import ModelSizes
 
-MOMENTS = {"sgd": 1, "adamw": 2}
+MOMENTS = {"sgd": 1, "adamw": 2, "lars": 1, "lamb": 2}
 """copies of the weights in the state of an optimizer; Adafactor keeps sums of rows and columns"""
 BUCKET_THRESHOLD_BYTES = 1 << 20
 """gradients that are larger have several buckets, and one worker has buckets too, on a CPU"""
@@ -44,7 +44,7 @@ class WorkerMemory(NamedTuple):
     noise_probe: float = 0.0
     """what a measurement of the noise scale takes beyond a step"""
     copies: float = 0.0
-    """best weights so far, what compression left out, and the last average of DiLoCo"""
+    """best weights so far, their average over steps, what compression left out, and the last average of DiLoCo"""
 
     @property
     def total(self) -> float:
@@ -106,7 +106,7 @@ def moment_bytes(sizes: ModelSizes, config: TrainConfig, gradient: float) -> flo
     """Return the bytes of the state of the optimizer for the gradient that a worker holds."""
     if config.optimizer == "adafactor":
         return sizes.factored_bytes * gradient / max(1, sizes.trainable_bytes)
-    if config.optimizer in (None, "sgd") and not config.momentum:
+    if config.optimizer in (None, "sgd", "lars") and not config.momentum:
         return 0.0
     return MOMENTS.get(config.optimizer or "sgd", 2) * gradient
 
@@ -131,4 +131,5 @@ def copy_bytes(sizes: ModelSizes, config: TrainConfig, share: float, has_gpu: bo
     best = share * sizes.parameter_bytes + sizes.buffer_bytes if config.keep == "best" and not has_gpu else 0.0
     is_lossy = config.compression_method.kind not in ("none", "bf16") and config.error_feedback
     outer = 2 * sizes.trainable_bytes if config.sync_method.kind == "diloco" else 0
-    return best + (sizes.trainable_bytes if is_lossy else 0) + outer
+    average = share * sizes.trainable_bytes if config.average_weights else 0.0
+    return best + (sizes.trainable_bytes if is_lossy else 0) + outer + average

@@ -18,13 +18,20 @@ class BackwardPass:
     """Forward and backward pass of a micro-batch; gradients add up over those of a step to their mean."""
 
     def __init__(self, config: TrainConfig, workload: Workload, model: nn.Module, device: torch.device) -> None:
-        self.config, self.workload, self.model, self.device = config, workload, model, device
+        self.workload, self.model, self.device = workload, model, device
         self.forward_model = torch.compile(model) if config.compile else model
         self.dropout_generator = get_dropout_generator(device)
+        self.set_config(config)
+
+    def set_config(self, config: TrainConfig) -> None:
+        """Take the mean over the micro-batches of a step that these options have."""
+        self.config = config
         # between two exchanges of weights, and for a push, a worker takes the mean of its own micro-batches alone
         has_own_mean = config.sync_method.is_local or config.sync_method.kind == "async"
         self.num_parts = config.grad_accumulation if has_own_mean else config.num_micro_batches
-        self.loss_weight = torch.tensor(1 / self.num_parts, device=device, dtype=PARAMETER_DTYPES[config.precision])
+        self.loss_weight = torch.tensor(
+            1 / self.num_parts, device=self.device, dtype=PARAMETER_DTYPES[config.precision]
+        )
 
     def run(self, inputs: Batch, targets: Batch, step: int, micro_index: int) -> Tensor:
         """Add the gradient of a micro-batch to those of the parameters, and return its mean loss."""

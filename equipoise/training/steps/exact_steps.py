@@ -23,6 +23,7 @@ class ExactSteps:
         self.sync = gradient_step.gradient_sync
         self.optimizer: SavedOptimizer = gradient_step.optimizer
         self.batches: Iterator[InputsAndTargets] = iter(())
+        self.after_step: Callable[[], None] | None = None
 
     def begin(self, loader: BatchLoader, step: int) -> None:
         """Start with the batches of the step after `step` others."""
@@ -31,13 +32,12 @@ class ExactSteps:
 
     def run(self, step: int, num_steps: int, lr_at: Callable[[int], float]) -> Tensor:
         """Take the steps after `step` others, and return the losses by step and micro-batch of this process."""
-        return torch.stack(
-            [
-                loss
-                for index in range(step, step + num_steps)
-                for loss in self.gradient_step.run(self.batches, self.micro_indices, index, lr_at(index + 1))
-            ]
-        ).view(num_steps, -1)
+        losses: list[Tensor] = []
+        for index in range(step, step + num_steps):
+            losses += self.gradient_step.run(self.batches, self.micro_indices, index, lr_at(index + 1))
+            if self.after_step:
+                self.after_step()
+        return torch.stack(losses).view(num_steps, -1)
 
     def describe_exchange(self, lap: Lap) -> Lap:
         """Return a lap with what its workers exchanged in a step."""

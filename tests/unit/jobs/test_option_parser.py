@@ -67,7 +67,7 @@ MISTAKES = [
     ((*REQUIRED, "--lr=fast"), "--lr must be a number, got 'fast' [option-format]"),
     (
         (*REQUIRED, "--optimizer", "adam"),
-        "--optimizer must be one of adafactor, adamw, sgd, got 'adam' [option-choice]",
+        "--optimizer must be one of adafactor, adamw, lamb, lars, sgd, got 'adam' [option-choice]",
     ),
     ((*REQUIRED, "--lr", "-1"), "lr must be a number from 1e-12 to 1e+06, got -1.0 [option-range]"),
     ((*REQUIRED, "--out="), "--out: got an empty string; give a path or a URL [option-format]"),

@@ -117,6 +117,20 @@ def test_averages_and_batch_normalisation_are_said_once(tmp_path, capsys):
     ]
 
 
+def test_batch_that_has_grown_is_said_once(tmp_path, capsys):
+    journal = tmp_path / "laps.jsonl"
+    batches = [(100, 10), (100, 10), (100, 5), (100, 5), (100, 6), (100, 1)]  # examples and steps; 16 is no multiple
+    laps = [
+        json.loads(build_journal_line(100 * index + 100)) | {"examples": examples, "steps": steps}
+        for index, (examples, steps) in enumerate(batches)
+    ]
+    journal.write_text("".join(json.dumps(lap) + "\n" for lap in laps))
+    with RunProgress(journal, max_examples=1000) as progress:
+        progress.show_new_laps()
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("step")]
+    assert lines == ["the global batch has grown from 10 to 20 examples"]
+
+
 def test_line_of_a_lap_says_how_stale_gradients_were(tmp_path, capsys):
     journal = tmp_path / "laps.jsonl"
     staleness = {"mean_staleness": 1.26, "max_staleness": 3}

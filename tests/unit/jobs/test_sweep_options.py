@@ -34,7 +34,16 @@ def test_no_target_is_that_of_the_workload():
     assert build_options().base_config().target is None
 
 
-@pytest.mark.parametrize("name", ["bacth_size", "keep", "command", "workload", "config"])
+def test_trials_take_recipes_that_keep_their_batch_and_rate():
+    recipes = {"optimizer": "lamb", "label_smoothing": 0.1, "mixup": 0.2, "average_weights": 0.9}
+    base = build_options(**recipes).base_config()
+    assert {name: getattr(base, name) for name in recipes} == recipes
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bacth_size", "keep", "command", "workload", "config", "scaling_rule", "base_batch", "grow_batch"],
+)
 def test_other_options_are_refused_by_name(name):
     with raises_code("option-unknown", name, "batch_size"):
         build_options(**{name: 1})

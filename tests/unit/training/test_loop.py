@@ -73,9 +73,15 @@ def test_augmented_images_do_not_depend_on_the_number_of_workers(rendezvous_fold
 
 
 @pytest.mark.parametrize(
-    "changes", [{"channels_last": True}, {"optimizer": "adamw", "lr": 0.002}], ids=["channels-last", "adamw"]
+    "changes",
+    [
+        {"channels_last": True},
+        {"optimizer": "adamw", "lr": 0.002},
+        {"optimizer": "lamb", "lr": 0.01, "channels_last": True},
+    ],
+    ids=["channels-last", "adamw", "lamb"],
 )
-def test_two_workers_agree_with_one_in_channels_last_and_with_adamw(rendezvous_folder, changes):
+def test_two_workers_agree_with_one_in_channels_last_and_with_adaptive_steps(rendezvous_folder, changes):
     config = replace(
         DIGITS, precision="fp64", max_examples=1280, workload="tests.support.workloads:with_convolutions", **changes
     )

@@ -31,7 +31,15 @@ def predict(**options) -> WorkerMemory:
 
 @pytest.mark.parametrize(
     ("options", "moments"),
-    [({"momentum": 0.0}, 0), ({}, W), ({"optimizer": "adamw"}, 2 * W), ({"optimizer": "adafactor"}, 100_000)],
+    [
+        ({"momentum": 0.0}, 0),
+        ({}, W),
+        ({"optimizer": "adamw"}, 2 * W),
+        ({"optimizer": "lars"}, W),
+        ({"optimizer": "lars", "momentum": 0.0}, 0),
+        ({"optimizer": "lamb"}, 2 * W),
+        ({"optimizer": "adafactor"}, 100_000),
+    ],
 )
 def test_one_worker_holds_weights_gradients_moments_and_activations(options, moments):
     memory = predict(**options)
@@ -67,6 +75,11 @@ def test_pipeline_keeps_the_activations_of_micro_batches_in_flight(schedule, in_
     kept, whole_pass = SIZES.kept_at(8), SIZES.pass_at(8)
     assert memory.activations == pytest.approx((whole_pass + (in_flight - 1) * kept) / 4)
     assert memory.weights == W / 4
+
+
+def test_average_of_the_weights_is_a_copy_of_what_a_worker_holds():
+    assert predict(average_weights=0.9).copies == W
+    assert predict(average_weights=0.9, workers=2, sharding="full").copies == W / 2
 
 
 def test_noise_probe_takes_three_gradients():

@@ -216,7 +216,7 @@ def test_every_worker_ends_with_the_kept_weights_as_a_whole(tmp_path):
         assert results[2][-1] * 2 == results[0][-1] == results[1][-1]
 
 
-def train_with_adafactor(config):
+def train_with_parts_of_the_state(config):
     """Return the largest difference from whole models, and the names of the state that this worker holds."""
     states = []
     for changed in with_kinds(config, ("none", "optimizer")):
@@ -232,8 +232,9 @@ def train_with_adafactor(config):
 
 @pytest.mark.slow
 def test_optimizers_of_whole_matrices_and_scheduled_sums_run_with_parts_of_the_state(tmp_path):
-    config = replace(MLP, workers=2, optimizer="adafactor", precision="fp32", all_reduce="halving-doubling")
-    run_with_gloo(2, tmp_path, train_with_adafactor, config)
+    config = replace(MLP, workers=2, precision="fp32", all_reduce="halving-doubling")
+    for optimizer in ("adafactor", "lars", "lamb"):
+        run_with_gloo(2, tmp_path, train_with_parts_of_the_state, replace(config, optimizer=optimizer))
 
 
 def refuse_single_numbers():

@@ -23,6 +23,8 @@ CASES = {
     # one key is larger than all the others
     "batch-norm": {"workload": "tests.support.workloads:with_batch_norm", "channels_last": True, "batch_size": 4},
     "dropout": {"workload": "tests.support.workloads:with_dropout", "grad_accumulation": 2, "precision": "fp32"},
+    "lars": {"optimizer": "lars", "trust": 0.02, "weight_decay": 0.01},
+    "lamb": {"optimizer": "lamb", "lr": 0.01, "weight_decay": 0.01, "decay_on": "matrices"},
     "adafactor": {"optimizer": "adafactor", "lr": 0.01, "precision": "fp32"},
     "unused": {"workload": "tests.support.workloads:with_unused", "weight_decay": 0.1, "batch_size": 16},
 }
@@ -74,7 +76,7 @@ def test_servers_take_the_steps_of_sums_in_the_order_of_ranks_to_the_bit(rendezv
 
 
 def test_servers_of_parts_of_any_size_sum_in_the_order_of_ranks(rendezvous_folder):
-    configs = [replace(SHORT, **CASES[name]) for name in ("momentum", "adamw", "batch-norm")]
+    configs = [replace(SHORT, **CASES[name]) for name in ("momentum", "adamw", "batch-norm", "lars", "lamb")]
     compare_with_steps(rendezvous_folder, 3, configs, (0, 2))
 
 

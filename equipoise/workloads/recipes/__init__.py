@@ -1,0 +1,1 @@
+"""Recipes of training that change what a workload learns from: softer labels, and blends of examples."""
