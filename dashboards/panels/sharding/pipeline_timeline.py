@@ -56,14 +56,13 @@ def name_stage(stage: int) -> str:
 
 
 def measure_idle_shares(spans: Sequence[PipelineSpan]) -> list[float]:
-    """Return the share of the step in which each stage computes no pass, from its first span to its last."""
-    shares = []
-    for stage in range(max(span.stage for span in spans) + 1):
-        own = [span for span in spans if span.stage == stage]
-        total = max(span.end for span in own) - min(span.start for span in own)
-        busy = sum(span.end - span.start for span in own if span.kind != "wait")
-        shares.append(max(0.0, 1 - busy / total) if total else 0.0)
-    return shares
+    """Return the share of a step in which each stage computes no pass, from the first pass of all to the last."""
+    passes = [span for span in spans if span.kind != "wait"]
+    total = max(span.end for span in passes) - min(span.start for span in passes)
+    busy = [0.0] * (max(span.stage for span in passes) + 1)
+    for span in passes:
+        busy[span.stage] += span.end - span.start
+    return [max(0.0, 1 - seconds / total) if total else 0.0 for seconds in busy]
 
 
 def build_timeline_panels(record: Record) -> list[Panel]:
