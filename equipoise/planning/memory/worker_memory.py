@@ -68,12 +68,12 @@ class PassPeak(NamedTuple):
 
 def predict_worker_memory(sizes: ModelSizes, config: TrainConfig, *, has_gpu: bool = False) -> WorkerMemory:
     """Return the memory of the worker that needs most, at its options' batch size."""
-    parts = list_parts(sizes, config)
+    parts = list_part_sizes(sizes, config)
     needs = [predict_part_memory(part, config, len(parts) - index, has_gpu=has_gpu) for index, part in enumerate(parts)]
     return max(needs, key=lambda memory: memory.total)
 
 
-def list_parts(sizes: ModelSizes, config: TrainConfig) -> list[ModelSizes]:
+def list_part_sizes(sizes: ModelSizes, config: TrainConfig) -> list[ModelSizes]:
     """Return what workers hold that need not need the same: stages of a pipeline, equal ones if none were measured.
 
     Of divided layers that were not measured nothing is known but the whole.

@@ -15,7 +15,7 @@ from equipoise.planning.memory.model_sizes import ModelSizes
 from equipoise.training.memory.measure_pass import MeasuredModel, PassBytes, fit_passes, measure_pass
 from equipoise.training.memory.measure_sizes import count_weights
 from equipoise.training.sharding.pipeline.model_trace import ModelTrace, bind_inputs, find_attribute, list_stage_inputs
-from equipoise.training.sharding.pipeline.piece_measurement import measure_model
+from equipoise.training.sharding.pipeline.piece_measurement import measure_model_nodes
 from equipoise.training.sharding.pipeline.stage_cut import StageBoundary, build_stage, cut_stages
 from equipoise.training.sharding.pipeline.stage_weights import place_weights
 from equipoise.training.sharding.tensor.part_exchange import CHANNEL_DIM, PartExchange
@@ -26,7 +26,7 @@ def measure_parts(measured: MeasuredModel, sizes: ModelSizes, batch_sizes: Seque
     """Return the sizes of each part of a model whose whole sizes are known; of equal parts, of one. It is changed."""
     method, model = measured.config.sharding_method, measured.model
     if method.kind == "pipeline":
-        return measure_stages(measured, sizes, batch_sizes)
+        return measure_stage_sizes(measured, sizes, batch_sizes)
     divide_model(model, plan_tensor_sharding(model, method.group_size), LoneExchange(method.group_size))
     passes = {size: measured.measure(size) for size in batch_sizes}
     return (replace(sizes, **count_weights(model.parameters(), model.buffers()), **fit_passes(passes)),)
@@ -48,7 +48,7 @@ class LoneExchange(PartExchange):
         return torch.cat(by_part, CHANNEL_DIM)
 
 
-class StagePass(NamedTuple):
+class MeasuredPass(NamedTuple):
     """Bytes of a pass through a stage, and the value that it hands on."""
 
     bytes: PassBytes
@@ -70,7 +70,7 @@ class MeasuredStage(NamedTuple):
         """Whether the stage takes inputs of the model, or its targets."""
         return self.is_last or bool(list_stage_inputs(self.module))
 
-    def measure(self, size: int, value: Tensor | None) -> StagePass:
+    def measure(self, size: int, value: Tensor | None) -> MeasuredPass:
         """Return the bytes of a pass of so many examples, from the value of the stage before."""
         inputs, targets = self.measured.load_batch(size)
         names = list_stage_inputs(self.module)
@@ -88,15 +88,19 @@ class MeasuredStage(NamedTuple):
             outputs[:] = [result.detach()]
             return [*received[:1], result]
 
-        return StagePass(measure_pass(run_forward, self.module, self.measured.device), outputs[0])
+        return MeasuredPass(measure_pass(run_forward, self.module, self.measured.device), outputs[0])
 
 
-def measure_stages(measured: MeasuredModel, sizes: ModelSizes, batch_sizes: Sequence[int]) -> tuple[ModelSizes, ...]:
+def measure_stage_sizes(
+    measured: MeasuredModel, sizes: ModelSizes, batch_sizes: Sequence[int]
+) -> tuple[ModelSizes, ...]:
     """Return the sizes of each stage, cut by the times that pieces of the model take here."""
     config, model, num_stages = measured.config, measured.model, measured.config.sharding_method.group_size
     batch = measured.load_batch(config.batch_size)
     trace = ModelTrace(model, batch[0])
-    boundaries = cut_stages(trace, measure_model(config, measured.workload, trace, batch, measured.device), num_stages)
+    boundaries = cut_stages(
+        trace, measure_model_nodes(config, measured.workload, trace, batch, measured.device), num_stages
+    )
     places = place_weights(model, trace, boundaries).items()
     values: dict[int, Tensor | None] = dict.fromkeys(batch_sizes)
     parts = []

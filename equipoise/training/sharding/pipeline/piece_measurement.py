@@ -32,7 +32,7 @@ class NodeMeasurement(NamedTuple):
     """of its value, if a stage could hand it on"""
 
 
-def measure_model(
+def measure_model_nodes(
     config: TrainConfig, workload: Workload, trace: ModelTrace, batch: InputsAndTargets, device: torch.device
 ) -> list[NodeMeasurement]:
     """Measure each node of a model as a micro-batch of a run passes through it."""

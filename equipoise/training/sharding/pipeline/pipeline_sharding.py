@@ -21,7 +21,7 @@ from equipoise.training.sharding.pipeline.model_trace import (
     bind_inputs,
     list_stage_inputs,
 )
-from equipoise.training.sharding.pipeline.piece_measurement import measure_model, share_measurements
+from equipoise.training.sharding.pipeline.piece_measurement import measure_model_nodes, share_measurements
 from equipoise.training.sharding.pipeline.pipeline_steps import IdleOptimizer, PipelineStep, PipelineSteps
 from equipoise.training.sharding.pipeline.stage_cut import (
     StageBoundary,
@@ -88,7 +88,7 @@ class PipelineSharding(ShardedModel):
         """Return the boundaries of the stages, by times that the first worker measures."""
         measurements = None
         if self.mesh.rank == 0:
-            measurements = measure_model(self.config, workload, trace, (inputs, targets), self.device)
+            measurements = measure_model_nodes(self.config, workload, trace, (inputs, targets), self.device)
         shared = share_measurements(measurements, len(trace.nodes), self.device)
         return cut_stages(trace, shared, self.mesh.num_parts)
 
