@@ -15,7 +15,7 @@ from equipoise.training.steps.backward_pass import BackwardPass
 from equipoise.workloads import Workload
 from equipoise.workloads.batch import call_model, map_tensors
 
-Result = TypeVar("Result")
+Traced = TypeVar("Traced")
 Forward = Callable[[], Sequence[Tensor]]
 """forward pass that returns the tensors to hold until the backward pass, which starts at the last of them"""
 
@@ -72,7 +72,7 @@ def measure_pass(forward: Forward, model: nn.Module, device: torch.device) -> Pa
     return PassBytes(before.left, max(before.peak, before.left + after.peak))
 
 
-def trace_device(function: Callable[[], Result], device: torch.device) -> tuple[Result, Allocations]:
+def trace_device(function: Callable[[], Traced], device: torch.device) -> tuple[Traced, Allocations]:
     """Call a function and return its result, with what it allocated on a device above what was there."""
     if device.type != "cuda":
         return trace_allocations(function)

@@ -64,10 +64,10 @@ def gather_spans(
         row.copy_(torch.tensor([KINDS.index(span.kind), span.micro, span.start, span.end], dtype=torch.float64))
     tables = [torch.empty_like(table, device=device) for _ in range(stages)]
     dist.all_gather(tables, table.to(device), group=group)
-    return align_stages([read_table(part) for part in tables])
+    return align_stages([read_span_rows(part) for part in tables])
 
 
-def read_table(table: Tensor) -> list[StageSpan]:
+def read_span_rows(table: Tensor) -> list[StageSpan]:
     """Return the spans in a table's rows; those of -1 are none."""
     return [
         StageSpan(start, end, KINDS[int(kind)], int(micro))
