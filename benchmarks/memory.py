@@ -125,8 +125,9 @@ def print_row(name: str, config: TrainConfig) -> None:
 def measure_step(config: TrainConfig) -> tuple[int, ModelSizes]:
     """Return the peak of the first step on this worker, and the sizes of the model."""
     workload = load_workload(config)
-    sizes = measure_model_sizes(config, workload, CPU)
     training = Training(config, workload)
+    boundaries = getattr(training.sharded, "boundaries", None)  # of a pipeline: cuts by time differ from run to run
+    sizes = measure_model_sizes(config, workload, CPU, boundaries)
     training.prepare_all_reduce()
     training.steps.begin(training.loader, training.step)
     training.peak_memory.begin_lap(training.sharded, training.steps)

@@ -22,11 +22,16 @@ from equipoise.training.sharding.tensor.part_exchange import CHANNEL_DIM, PartEx
 from equipoise.training.sharding.tensor.tensor_plan import divide_model, plan_tensor_sharding
 
 
-def measure_parts(measured: MeasuredModel, sizes: ModelSizes, batch_sizes: Sequence[int]) -> tuple[ModelSizes, ...]:
+def measure_parts(
+    measured: MeasuredModel,
+    sizes: ModelSizes,
+    batch_sizes: Sequence[int],
+    boundaries: Sequence[StageBoundary] | None,
+) -> tuple[ModelSizes, ...]:
     """Return the sizes of each part of a model whose whole sizes are known; of equal parts, of one. It is changed."""
     method, model = measured.config.sharding_method, measured.model
     if method.kind == "pipeline":
-        return measure_stage_sizes(measured, sizes, batch_sizes)
+        return measure_stage_sizes(measured, sizes, batch_sizes, boundaries)
     divide_model(model, plan_tensor_sharding(model, method.group_size), LoneExchange(method.group_size))
     passes = {size: measured.measure(size) for size in batch_sizes}
     return (replace(sizes, **count_weights(model.parameters(), model.buffers()), **fit_passes(passes)),)
@@ -92,15 +97,18 @@ class MeasuredStage(NamedTuple):
 
 
 def measure_stage_sizes(
-    measured: MeasuredModel, sizes: ModelSizes, batch_sizes: Sequence[int]
+    measured: MeasuredModel,
+    sizes: ModelSizes,
+    batch_sizes: Sequence[int],
+    boundaries: Sequence[StageBoundary] | None,
 ) -> tuple[ModelSizes, ...]:
-    """Return the sizes of each stage, cut by the times that pieces of the model take here."""
+    """Return the sizes of each stage, cut at boundaries or else by the times that pieces of the model take here."""
     config, model, num_stages = measured.config, measured.model, measured.config.sharding_method.group_size
     batch = measured.load_batch(config.batch_size)
     trace = ModelTrace(model, batch[0])
-    boundaries = cut_stages(
-        trace, measure_model_nodes(config, measured.workload, trace, batch, measured.device), num_stages
-    )
+    if boundaries is None:
+        nodes = measure_model_nodes(config, measured.workload, trace, batch, measured.device)
+        boundaries = cut_stages(trace, nodes, num_stages)
     places = place_weights(model, trace, boundaries).items()
     values: dict[int, Tensor | None] = dict.fromkeys(batch_sizes)
     parts = []

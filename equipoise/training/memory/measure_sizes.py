@@ -1,8 +1,8 @@
 """Sizes of a model and of its passes, measured at two small batch sizes, for predictions of memory."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from equipoise.training.sharding.full.model_units import list_units
 from equipoise.workloads import Workload
 from equipoise.workloads.batch import list_tensors
 
+if TYPE_CHECKING:
+    from equipoise.training.sharding.pipeline.stage_cut import StageBoundary
+
 BATCH_SIZES = 4, 8
 """batches of both passes; batch normalisation needs more than one example"""
 MIN_PASS_BYTES = 1 << 20
@@ -25,10 +28,16 @@ MIN_PASS_BYTES = 1 << 20
 MAX_BATCH_SIZE = 64
 
 
-def measure_model_sizes(config: TrainConfig, workload: Workload, device: torch.device) -> ModelSizes:
+def measure_model_sizes(
+    config: TrainConfig,
+    workload: Workload,
+    device: torch.device,
+    boundaries: Sequence["StageBoundary"] | None = None,
+) -> ModelSizes:
     """Build the model of a run, pass small batches through it, and return its sizes.
 
-    Where its options divide layers, the sizes of what each worker computes are measured too.
+    Where its options divide layers, the sizes of what each worker computes are measured too. A pipeline is cut at
+    `boundaries`, or else by the times of its pieces here, which may be another cut than that of a run.
     """
     config = config.with_defaults(workload.defaults)
     model = build_shared_model(config, workload, device, workers=1).model
@@ -53,7 +62,9 @@ def measure_model_sizes(config: TrainConfig, workload: Workload, device: torch.d
         return sizes
     from equipoise.training.memory.measure_parts import measure_parts  # others divide no layers
 
-    return replace(sizes, parts=measure_parts(measured, sizes, list(passes)), parts_sharding=config.sharding)
+    return replace(
+        sizes, parts=measure_parts(measured, sizes, list(passes), boundaries), parts_sharding=config.sharding
+    )
 
 
 def measure_small_passes(measured: MeasuredModel) -> dict[int, PassBytes]:
