@@ -70,7 +70,9 @@ CASES = {
     "resnet": TrainConfig(workload="benchmarks.memory:resnet", batch_size=16),
     "gpt": TrainConfig(workload="text", model="gpt:4x128", batch_size=8),
     "mlp": TrainConfig(workload="benchmarks.memory:mlp", batch_size=32),
+    "lenet": TrainConfig(workload="digits", batch_size=32),
 }
+WITH_BLOCKS = "resnet", "gpt"
 
 
 def main() -> None:
@@ -92,7 +94,7 @@ def main() -> None:
             max_examples=1 << 20,
             noise_scale_every=0,
         )
-        for config in list_settings(case, has_blocks=name != "mlp"):
+        for config in list_settings(case, has_blocks=name in WITH_BLOCKS):
             print_row(name, config)
 
 
@@ -123,8 +125,9 @@ def print_row(name: str, config: TrainConfig) -> None:
 def measure_step(config: TrainConfig) -> tuple[int, ModelSizes]:
     """Return the peak of the first step on this worker, and the sizes of the model."""
     workload = load_workload(config)
-    sizes = measure_model_sizes(config, workload, CPU)
     training = Training(config, workload)
+    boundaries = getattr(training.sharded, "boundaries", None)  # of a pipeline: cuts by time differ from run to run
+    sizes = measure_model_sizes(config, workload, CPU, boundaries)
     training.prepare_all_reduce()
     training.steps.begin(training.loader, training.step)
     training.peak_memory.begin_lap(training.sharded, training.steps)

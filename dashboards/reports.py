@@ -20,6 +20,8 @@ from dashboards.page import (
 from dashboards.panels.drift import CaptionedImages, build_drift_sections
 from dashboards.panels.exchanges.exchange_section import build_exchange_section
 from dashboards.panels.scaling import build_scaling_panels, describe_bottleneck
+from dashboards.panels.sharding.pipeline_timeline import build_timeline_panels
+from dashboards.panels.sharding.worker_memory import build_memory_panel
 from dashboards.panels.tradeoff import build_tradeoff_panels
 from dashboards.panels.training_run import build_class_sections, build_run_panels, describe_result, run_facts
 from dashboards.plan_confirmation import confirmation_tables, describe_plan_status
@@ -62,7 +64,7 @@ def run_page(record: Record, misclassified: Sequence[MisclassifiedImage] = ()) -
     lead = f"Trained on {name_processor(record.machine)}; seed {config.seed}; target {record.goal.describe()}."
     parts: list[SectionPart] = [FactList(name="facts", facts=run_facts(record))]
     if record.laps:
-        parts += build_run_panels(record)
+        parts += [*build_run_panels(record), *build_timeline_panels(record)]
     else:
         parts.append(Note(name="nothing", text=NO_LAPS))
     title = f"{config.name}: {config.workers} x {config.batch_size}, lr {config.lr:g}"
@@ -97,6 +99,8 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
         "rates": "Learning rates",
     }
     sections += [Section(title=titles[panel.name], parts=[panel]) for panel in panels]
+    if sweep.memory:
+        sections.append(Section(title="Memory of a worker", parts=[build_memory_panel(sweep.memory)]))
     sections += (
         [Section(title="Trials so far", parts=[trials_table(sweep.unfinished_trials)])]
         if sweep.unfinished_trials

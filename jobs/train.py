@@ -103,6 +103,8 @@ class TrainOptions(TrainConfig):
 
     def train_config(self) -> TrainConfig:
         """Return the options of the training run alone, without --out, --plan and --track."""
+        if self.pipeline_schedule != TrainConfig.pipeline_schedule and self.sharding_method.kind != "pipeline":
+            raise EquipoiseError("option-conflict", "--pipeline-schedule has no effect without --sharding pipeline:K")
         return TrainConfig(**{field.name: getattr(self, field.name) for field in fields(TrainConfig)})
 
     @property

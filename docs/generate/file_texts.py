@@ -106,6 +106,12 @@ TEXTS = {
         " and a sweep writes it again after each run that confirms or refutes it. `equipoise train --plan` reads it."
         " Parts are null where what they need was not measured, and `warnings` then say what to measure.",
     ),
+    "memory.json": FileText(
+        "memory.json",
+        "`sweep`",
+        "What a worker needs over its batch by part, as a sweep with `--memory` predicts it, and the peaks that it"
+        " measured: of whole models, and of the sharding of its plan. The page of the plan draws it.",
+    ),
     "bundle.json": FileText(
         "bundle.json",
         "`publish`, `adapt`",

@@ -10,6 +10,7 @@ from equipoise.hardware_facts import HardwareFacts
 from equipoise.number_bounds import Count, FiniteNumber, NonNegativeCount, NonNegativeNumber, PositiveNumber
 from equipoise.registries.all_reduce_registry import AppliedAllReduce
 from equipoise.runs.noise_scale import NoiseTerms, estimate_noise_terms, noise_scale_from_terms
+from equipoise.runs.pipeline_span import PipelineSpan
 from equipoise.runs.target import Target
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
@@ -87,6 +88,8 @@ class Lap:
     """examples behind a gradient of `total_norm`"""
     draws: NonNegativeCount = 0
     """steps at which the two norms were measured"""
+    pipeline_spans: tuple[PipelineSpan, ...] = ()
+    """passes and waits of the stages of a pipeline in the last step of one of the first laps; none in others"""
     metric: FiniteNumber | None = None
     """metric on the validation split when the lap ended; None where it was not evaluated"""
 

@@ -71,17 +71,23 @@ class BatchLoader:
         """Return the number of steps whose examples are prepared at a time."""
         if not self.train_split.is_in_memory:
             return 1
+        return max(1, PREFETCH_BYTES // max(1, self.input_bytes * self.config.batch_size * num_micro_batches))
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of the inputs of an example about as the model takes them; 0 of one that is not in memory."""
+        if not self.train_split.is_in_memory:
+            return 0
         tensors = list_tensors(self.train_split.read_examples([0])[0])
-        example_bytes = sum(tensor.numel() * max(tensor.element_size(), self.dtype.itemsize) for tensor in tensors)
-        return max(1, PREFETCH_BYTES // max(1, example_bytes * self.config.batch_size * num_micro_batches))
+        return sum(tensor.numel() * max(tensor.element_size(), self.dtype.itemsize) for tensor in tensors)
 
     def _make_batches(self, micros: Iterator[MicroBatch], group_size: int) -> Iterator[InputsAndTargets]:
         """Yield inputs and targets of each micro-batch, preparing `group_size` of them at a time."""
         config = self.config
         groups, groups_to_read = tee(group_micro_batches(micros, group_size))
         loaded = read_batches(self.train_split, (examples for _, examples in groups_to_read), config.threads)
-        for (epochs, examples), (inputs, targets) in zip(groups, loaded, strict=True):
-            inputs, targets = self._prepare_examples(inputs, targets, epochs, examples)
+        for epochs, examples in groups:  # not zipped with what is loaded, of which zip would keep the last
+            inputs, targets = self._prepare_examples(*next(loaded), epochs, examples)
             if group_size == 1:
                 yield inputs, targets
             else:

@@ -64,7 +64,16 @@ def apply_plan(options: OptionsT, arguments: list[str] | None = None) -> Options
             )
     changes = {name: value for name, value in settings.items() if format_flag(name) not in flags}
     options = replace(options, **changes)  # type: ignore[type-var] # options are dataclasses
+    if note := describe_unplanned_sharding(plan, getattr(options, "sharding", "none")):
+        print(f"note: {note}", file=sys.stderr, flush=True)
     return take_target_of_command(options, document.setup)
+
+
+def describe_unplanned_sharding(plan: PlanEntry, sharding: str) -> str:
+    """Return a sentence on the times of a plan of whole models that a run divides; "" where it divides none."""
+    if sharding == "none" or plan.sharding != "none":
+        return ""  # another one than that of the plan is refused
+    return f"the times of the plan are of whole models: with --sharding {sharding} the steps take other times"
 
 
 def take_target_of_command(options: OptionsT, planned: TrainingSetup | None) -> OptionsT:

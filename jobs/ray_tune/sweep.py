@@ -18,8 +18,10 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.search import GridSearch, Search
+from equipoise.planning.sharding.memory_report import MEMORY_FILE, build_memory_report
 from equipoise.planning.sharding.worker_limit import WorkerLimit
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
+from equipoise.storage.atomic import write_json
 from equipoise.workloads.notebook import name_factory, register_factory
 from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import validate_locations
@@ -143,6 +145,7 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
         write_tables(timings.steps, exchange_sweep, out)
         setup = replace(subject.setup, machine=timings.machine)
         document = confirm_plan(base, out, setup, exchange_sweep.last_deadline, exchange_sweep.facts)
+        write_memory_report(document, exchange_sweep.facts.memory, timings, out)
         print(f"  pages      {', '.join(map(str, write_pages(load_experiment(out))))}")
         return document
 
@@ -206,6 +209,12 @@ def write_tables(steps: pd.DataFrame, exchange_sweep: ExchangeSweep, out: Path) 
     write_csv(steps, out / "system.csv")
     runs = build_run_table(trials.folder, trials.base, trials.workers_by_batch, with_exchanges=bool(facts.candidates))
     write_csv(runs, out / "statistical.csv")
+
+
+def write_memory_report(document: PlanDocument, limit: WorkerLimit | None, timings: TimingTables, out: Path) -> None:
+    """Write memory.json, for the page of the plan, if there is a limit of memory."""
+    if limit is not None:
+        write_json(out / MEMORY_FILE, build_memory_report(limit, document.plan, timings.steps).to_json())
 
 
 def run_search(

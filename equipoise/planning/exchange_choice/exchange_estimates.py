@@ -52,10 +52,15 @@ def list_known_names(costs: ExchangeCosts, ratios: RatioTable) -> list[str]:
     return [name for name in dict.fromkeys([*ratios.names, *exact]) if costs.missing_facts(name) is None]
 
 
+def build_exact_ratio(exact: PlanOption) -> RatioEstimate:
+    """Return the examples ratio, at a setting, of a way of exchange whose steps are those of exact sums."""
+    return RatioEstimate(1.0, np.ones(COMBINED_DRAWS), exact.lr, exact.measured)
+
+
 def find_setting_ratio(ratios: RatioTable, name: str, exact: PlanOption) -> RatioEstimate | None:
     """Return the examples ratio at a setting of exact sums: 1 where the steps are theirs; None where no runs tell."""
     if parse_exchange(name).learns_exactly:
-        return RatioEstimate(1.0, np.ones(COMBINED_DRAWS), exact.lr, exact.measured)
+        return build_exact_ratio(exact)
     return ratios.find_ratio(name, exact.workers, exact.global_batch)
 
 

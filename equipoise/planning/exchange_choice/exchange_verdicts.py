@@ -135,6 +135,23 @@ def judge_estimate(
     elif speedup.value >= MIN_GAIN:
         verdict, end = "unknown", f"{format_gain(speedup.value)}, but not clearly: more seeds would tell"
     step_share = option.step_seconds / exact_step_seconds(fits, estimate)
+    why = (
+        f"{estimate.exchange}{format_momentum(estimate.ratio.momentum)} needs {format_ratio(estimate.ratio.value)}"
+        f" examples and takes {step_share:.2g} of the time a step: {end}"
+    )
+    peak_bytes = memory.peak_bytes.get(estimate.exchange)
+    return replace(
+        build_estimate_verdict(estimate, costs, peak_bytes, verdict, why),
+        examples_ratio=estimate_interval(estimate.ratio.value, estimate.ratio.draws),
+        max_speedup=bound.max_speedup,
+    )
+
+
+def build_estimate_verdict(
+    estimate: ExchangeEstimate, costs: ExchangeCosts, peak_bytes: float | None, verdict: VerdictName, why: str
+) -> ExchangeVerdict:
+    """Return a verdict on a way of exchange with what its estimate tells."""
+    option = estimate.option
     return ExchangeVerdict(
         exchange=estimate.exchange,
         nodes=option.nodes,
@@ -145,14 +162,11 @@ def judge_estimate(
         step_seconds=option.step_seconds,
         sent_bytes=costs.sent_bytes(estimate.exchange, option.workers),
         encode_seconds=costs.encode_seconds_per_step(estimate.exchange),
-        examples_ratio=estimate_interval(estimate.ratio.value, estimate.ratio.draws),
         seconds=estimate.seconds,
-        max_speedup=bound.max_speedup,
-        speedup=speedup,
-        peak_bytes=memory.peak_bytes.get(estimate.exchange),
+        speedup=estimate.speedup,
+        peak_bytes=peak_bytes,
         verdict=verdict,
-        why=f"{estimate.exchange}{format_momentum(estimate.ratio.momentum)} needs {format_ratio(estimate.ratio.value)}"
-        f" examples and takes {step_share:.2g} of the time a step: {end}",
+        why=why,
         measured=option.measured,
     )
 

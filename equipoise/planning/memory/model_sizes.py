@@ -16,11 +16,11 @@ class ModelSizes:
     factored_bytes: int = 0
     """state of an optimizer that keeps sums of rows and columns in place of matrices (Adafactor)"""
     largest_unit_bytes: int = 0
-    """parameters of the largest block, or of all that is in none if that is more: gathered at a time"""
-    divided_bytes: int = 0
-    """parameters of layers that `tensor` divides; the others are whole on each worker"""
+    """parameters of the largest unit that `full` gathers at a time"""
     example_bytes: int
     """inputs and targets of an example, as the model takes them"""
+    input_bytes: int = 0
+    """inputs of an example, by which several steps are prepared at a time; 0 where micro-batches are read one by one"""
     kept_bytes: float
     """what a forward pass keeps for the backward pass whatever the batch, such as weights cast to bfloat16"""
     kept_bytes_per_example: float
@@ -29,6 +29,14 @@ class ModelSizes:
     """peak of a forward and backward pass whatever the batch, without the gradients of parameters"""
     pass_bytes_per_example: float
     """what each example adds to this peak"""
+    received_bytes_per_example: float = 0.0
+    """value that a stage of a pipeline gets from the one before"""
+    sent_bytes_per_example: float = 0.0
+    """value that a stage of a pipeline hands to the next"""
+    parts: tuple["ModelSizes", ...] = ()
+    """sizes of what each worker of a replica holds and computes where layers are divided; one where they are equal"""
+    parts_sharding: str = "none"
+    """value of --sharding that divides the model into these parts"""
 
     def kept_at(self, batch_size: float) -> float:
         """Return the bytes that a forward pass of a batch keeps for the backward pass."""

@@ -17,15 +17,19 @@ from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts
 from equipoise.planning.exchange_choice.exchange_estimates import (
     ExchangeEstimate,
     apply_exchange,
+    build_exact_ratio,
     build_exchange_entry,
     estimate_interval,
 )
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict, VerdictName
-from equipoise.planning.exchange_choice.exchange_verdicts import beats_exact_sums, format_gain
-from equipoise.planning.exchange_choice.ratio_table import RatioEstimate
+from equipoise.planning.exchange_choice.exchange_verdicts import (
+    beats_exact_sums,
+    build_estimate_verdict,
+    format_gain,
+)
 from equipoise.planning.memory.memory_limit import explain_excess, format_memory
 from equipoise.planning.memory.memory_verdicts import WHOLE_MODEL_TEXT
-from equipoise.planning.plan import COMBINED_DRAWS, PlanOption
+from equipoise.planning.plan import PlanOption
 from equipoise.planning.sharding.worker_limit import WorkerLimit
 
 SHARDINGS = ("optimizer", "full")
@@ -111,11 +115,6 @@ def estimate_sharding(
     return ShardingEstimate(estimate=estimate, peak_bytes=float(peaks[index]), fits=does_fit)
 
 
-def build_exact_ratio(option: PlanOption) -> RatioEstimate:
-    """Return the examples ratio of a sharding at a setting: its steps are those of exact sums."""
-    return RatioEstimate(1.0, np.ones(COMBINED_DRAWS), option.lr, option.measured)
-
-
 def explain_whole_model(peak_bytes: float, limit_bytes: float, *, binds: bool) -> str:
     """Say how much memory the whole model needs at its best setting."""
     return f"{WHOLE_MODEL_TEXT} {explain_excess(peak_bytes, limit_bytes)}" + (" at its best setting" if binds else "")
@@ -131,26 +130,11 @@ def judge_sharding(
     has_plan: bool,
 ) -> ExchangeVerdict:
     """Return the verdict on a sharding; `whole_model` says what the whole model needs."""
-    estimate, option = sharding.estimate, sharding.estimate.option
     verdict, end = compare_sharding(sharding, winner, whole_model, has_plan=has_plan)
     if not sharding.fits:
         verdict, end = "does not fit", explain_excess(sharding.peak_bytes, limit.limit_bytes)
-    return ExchangeVerdict(
-        exchange=estimate.exchange,
-        nodes=option.nodes,
-        workers=option.workers,
-        batch=option.batch,
-        lr=option.lr,
-        step_seconds=option.step_seconds,
-        sent_bytes=costs.sent_bytes(estimate.exchange, option.workers),
-        encode_seconds=0.0,
-        seconds=estimate.seconds,
-        speedup=estimate.speedup,
-        peak_bytes=sharding.peak_bytes,
-        verdict=verdict,
-        why=f"{estimate.exchange} {end}",
-        measured=option.measured,
-    )
+    why = f"{sharding.estimate.exchange} {end}"
+    return build_estimate_verdict(sharding.estimate, costs, sharding.peak_bytes, verdict, why)
 
 
 def compare_sharding(

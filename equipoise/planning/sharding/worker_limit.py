@@ -9,7 +9,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.planning.exchanges.training_options import replace_exchange
 from equipoise.planning.memory.measured_peaks import find_peak
 from equipoise.planning.memory.model_sizes import ModelSizes
-from equipoise.planning.memory.worker_memory import predict_worker_memory
+from equipoise.planning.memory.worker_memory import WorkerMemory, predict_worker_memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,10 @@ class WorkerLimit:
             return False
         return True
 
-    def _predict(self, name: str, workers: int, batch: int) -> float:
+    def predict_parts(self, name: str, workers: int, batch: int) -> WorkerMemory:
+        """Return the bytes that a worker needs with a way of exchange by its closed form, by part."""
         config = replace_exchange(replace(self.config, workers=workers, batch_size=batch), name)
-        return predict_worker_memory(self.sizes, config, has_gpu=self.has_gpu).total
+        return predict_worker_memory(self.sizes, config, has_gpu=self.has_gpu)
+
+    def _predict(self, name: str, workers: int, batch: int) -> float:
+        return self.predict_parts(name, workers, batch).total

@@ -12,7 +12,7 @@ PLAIN_TYPES = (str, bytes, int, float, complex, bool, type(None), type, ModuleTy
 
 
 def count_live_bytes(*roots: object, without: tuple[type, ...] = ()) -> int:
-    """Return the bytes of all tensors that `roots` hold and of their gradients, each storage once.
+    """Return the bytes of all tensors that `roots` hold and of their gradients, each storage once; shapes take none.
 
     Objects of the types in `without` are passed over, with all that only they hold.
     """
@@ -24,7 +24,7 @@ def count_live_bytes(*roots: object, without: tuple[type, ...] = ()) -> int:
         if id(value) in seen or isinstance(value, PLAIN_TYPES + without):
             continue
         seen.add(id(value))
-        if isinstance(value, Tensor) and not hasattr(value, "_local_tensor"):
+        if isinstance(value, Tensor) and not value.is_meta and not hasattr(value, "_local_tensor"):
             storage = value.untyped_storage()
             bytes_by_address[storage.data_ptr()] = storage.nbytes()
         waiting.extend(list_held_values(value))

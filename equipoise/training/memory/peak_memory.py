@@ -8,7 +8,7 @@ the byte as torch.profiler, which takes 4 s to start and 40 ms more in a step of
 
 import gc
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -58,10 +58,25 @@ def can_trace_allocations() -> bool:
     return hasattr(TORCH_PROFILER, "_enable_profiler_legacy") and not TORCH_PROFILER._profiler_enabled()
 
 
-def trace_peak(function: Callable[[], Result]) -> tuple[Result, int]:
-    """Call a function and return its result and the peak of the bytes that it allocated on the CPU, above its start.
+class Allocations(NamedTuple):
+    """Bytes that a function allocated on the CPU, above its start."""
 
-    Garbage of before is not collected meanwhile: torch does not know how large it was.
+    peak: int
+    left: int
+    """bytes that were still taken at its end"""
+
+
+def trace_peak(function: Callable[[], Result]) -> tuple[Result, int]:
+    """Call a function and return its result and the peak of the bytes that it allocated on the CPU, above its start."""
+    result, allocations = trace_allocations(function)
+    return result, allocations.peak
+
+
+def trace_allocations(function: Callable[[], Result]) -> tuple[Result, Allocations]:
+    """Call a function and return its result, with which its last allocations are counted, and what it allocated.
+
+    Garbage of before is not collected meanwhile: torch does not know how large it was. What another thread frees is not
+    seen, such as the last hold of gloo's threads on a tensor that they have exchanged.
     """
     config = ProfilerConfig(
         ProfilerState.CPU,
@@ -92,4 +107,4 @@ def trace_peak(function: Callable[[], Result]) -> tuple[Result, int]:
     for _, _, change in sorted(changes):
         taken += change
         peak = max(peak, taken)
-    return result, peak
+    return result, Allocations(peak, taken)

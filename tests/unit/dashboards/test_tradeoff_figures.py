@@ -9,7 +9,6 @@ from dashboards.panels.learning_rates import trials_table
 from dashboards.panels.tradeoff import (
     MAX_PLOT_LINES,
     build_tradeoff_panels,
-    plans_table,
     shapes_to_draw,
     tradeoff_figure,
 )
@@ -280,25 +279,3 @@ def test_panels_say_what_they_show():
     assert len(panels["curves"].data_table.rows) == 2
     assert all(len(panel.reading) > 100 for panel in panels.values())
     assert find_traces(panels["curves"].figure, EXAMPLES_UNIT, "trials")
-
-
-def test_plans_are_listed_from_the_fastest_on():
-    options = (*OPTIONS, build_option(workers=4, batch=10, seconds=45.0, lr=None, binding="exchange"))
-    table = plans_table(build_document(options=options))
-    assert table.columns == [
-        *("nodes", "workers", "batch", "global batch", "lr", "seconds", "low", "high", "worker seconds"),
-        *("binding", "measured"),
-    ]
-    assert [row[5] for row in table.rows] == [40, 45, 50]
-    assert table.rows[1] == [1, 4, 10, 40, None, 45, 36, 54, 180, "exchange", True]
-    assert [row[-1] for row in table.rows] == [True, True, False]
-    assert plans_table(build_document()) is None
-
-
-def test_table_of_plans_names_their_devices_and_dollars():
-    options = [build_option(seconds=seconds, device=device) for device, seconds in (("a10", 20.0), ("h100", 10.0))]
-    table = plans_table(build_document(options=tuple(options), system=build_step_times(device="h100")))
-    assert table.columns[-1] == "device" and [row[-1] for row in table.rows] == ["h100", "a10"]
-    priced = [replace(option, dollars=1.5, device=None) for option in options]
-    table = plans_table(build_document(options=tuple(priced)))
-    assert table.columns[-1] == "dollars" and [row[-1] for row in table.rows] == [1.5, 1.5]

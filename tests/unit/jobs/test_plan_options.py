@@ -90,13 +90,27 @@ def test_plan_needs_all_its_workers_unless_a_range_is_given(plan_path):
     assert (options.workers, options.min_workers) == (4, 4)
 
 
-def test_sharding_is_compared_with_the_workers_of_the_plan(plan_path):
+def test_sharding_is_compared_with_the_workers_of_the_plan(plan_path, capsys):
     flags = ["--workload", "digits", "--out", "x", "--plan", str(plan_path), "--sharding"]
     arguments = [*flags, "pipeline:2"]
     config = apply_plan(parse_train_options(arguments), arguments).train_config()
     assert (config.workers, config.sharding) == (4, "pipeline:2")
+    assert "with --sharding pipeline:2" in capsys.readouterr().err  # the times of the plan are others
     with raises_code("sharding-unusable", "4 workers"):
         apply_plan(parse_train_options([*flags, "full:3"]), arguments)
+
+
+def test_run_of_whole_models_says_nothing_of_sharding(plan_path, capsys):
+    flags = ["--workload", "digits", "--out", "x", "--plan", str(plan_path)]
+    assert apply_plan(parse_train_options(flags), flags).sharding == "none" and not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("sharding", ["none", "full"])
+def test_pipeline_schedule_without_a_pipeline_is_refused(sharding):
+    flags = ["--workload", "digits", "--out", "x", "--workers", "2", "--pipeline-schedule", "gpipe", "--sharding"]
+    with raises_code("option-conflict", "--pipeline-schedule"):
+        parse_train_options([*flags, sharding]).train_config()
+    assert parse_train_options([*flags, "pipeline:2"]).train_config().pipeline_schedule == "gpipe"
 
 
 @pytest.mark.parametrize(

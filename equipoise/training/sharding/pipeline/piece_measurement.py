@@ -9,9 +9,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, fx, nn
 
-from equipoise.training.sharding.pipeline.model_trace import ModelTrace, find_attribute, find_result
+from equipoise.config import TrainConfig
+from equipoise.training.dataloader import InputsAndTargets
+from equipoise.training.sharding.pipeline.model_trace import ModelTrace, bind_inputs, find_attribute, find_result
 from equipoise.training.sharding.pipeline.tensor_layout import ROW_LENGTH, TensorLayout, is_transferable
+from equipoise.training.steps.backward_pass import BackwardPass
 from equipoise.training.torch_state import get_dropout_generator
+from equipoise.workloads import Workload
 
 REPEATS = 3
 Autocast = Callable[[], AbstractContextManager[object]]
@@ -26,6 +30,16 @@ class NodeMeasurement(NamedTuple):
     """whether it draws random numbers"""
     layout: TensorLayout | None
     """of its value, if a stage could hand it on"""
+
+
+def measure_model_nodes(
+    config: TrainConfig, workload: Workload, trace: ModelTrace, batch: InputsAndTargets, device: torch.device
+) -> list[NodeMeasurement]:
+    """Measure each node of a model as a micro-batch of a run passes through it."""
+    inputs, targets = batch
+    autocast = BackwardPass(config, workload, trace.model, device).autocast
+    named_inputs = bind_inputs(trace.model, inputs)
+    return measure_nodes(trace, named_inputs, lambda outputs: workload.loss(outputs, targets), device, autocast)
 
 
 def measure_nodes(

@@ -19,17 +19,15 @@ from equipoise.training.sampler import list_own_micro_batches
 from equipoise.training.sharding.pipeline.model_trace import (
     ModelTrace,
     bind_inputs,
-    build_stage_module,
-    find_result,
     list_stage_inputs,
 )
-from equipoise.training.sharding.pipeline.piece_measurement import measure_nodes, share_measurements
+from equipoise.training.sharding.pipeline.piece_measurement import measure_model_nodes, share_measurements
 from equipoise.training.sharding.pipeline.pipeline_steps import IdleOptimizer, PipelineStep, PipelineSteps
 from equipoise.training.sharding.pipeline.stage_cut import (
     StageBoundary,
+    build_stage,
     cut_stages,
     require_uncompiled,
-    select_nodes,
 )
 from equipoise.training.sharding.pipeline.stage_evaluation import StageEvaluation
 from equipoise.training.sharding.pipeline.stage_gradients import NormPlaces, StageGradientSum, TiedWeights
@@ -63,8 +61,8 @@ class PipelineSharding(ShardedModel):
         self.places = place_weights(model, trace, self.boundaries)
         self.whole_parameters = list(self.parameters)
         self.whole_weights = {name: value.to("meta") for name, value in collect_weights(model).items()}
-        self.train_stage = self._build_stage(trace, trace.train_graph)
-        self.eval_stage = self._build_stage(trace, trace.eval_graph)
+        self.train_stage = build_stage(trace, trace.train_graph, self.boundaries, mesh.part)
+        self.eval_stage = build_stage(trace, trace.eval_graph, self.boundaries, mesh.part)
         self.input_names = list_stage_inputs(self.train_stage)
         self.reads_batches = bool(self.input_names) or self._holds_last_stage
         for place in self.places.values():
@@ -90,21 +88,9 @@ class PipelineSharding(ShardedModel):
         """Return the boundaries of the stages, by times that the first worker measures."""
         measurements = None
         if self.mesh.rank == 0:
-            autocast = BackwardPass(self.config, workload, self.module, self.device).autocast
-            named_inputs = bind_inputs(self.module, inputs)
-            measurements = measure_nodes(
-                trace, named_inputs, lambda outputs: workload.loss(outputs, targets), self.device, autocast
-            )
+            measurements = measure_model_nodes(self.config, workload, trace, (inputs, targets), self.device)
         shared = share_measurements(measurements, len(trace.nodes), self.device)
         return cut_stages(trace, shared, self.mesh.num_parts)
-
-    def _build_stage(self, trace: ModelTrace, graph: torch.fx.Graph) -> torch.fx.GraphModule:
-        part, boundaries = self.mesh.part, self.boundaries
-        nodes = trace.nodes if graph is trace.train_graph else trace.eval_nodes
-        sources = [trace.find_cut_source(boundary.node) for boundary in boundaries]
-        received = nodes[sources[part - 1]] if part else None
-        result = find_result(graph) if self._holds_last_stage else nodes[sources[part]]
-        return build_stage_module(self.module, select_nodes(nodes, boundaries, part), received, result)
 
     def _group_tied_weights(self) -> list[TiedWeights]:
         """Return the weights of this stage that others use too, by the stages that do."""

@@ -13,7 +13,7 @@ from equipoise.runs.record import Lap
 from equipoise.training.dataloader import BatchLoader, InputsAndTargets
 from equipoise.training.sharding.pipeline.stage_gradients import StageGradientSum
 from equipoise.training.sharding.pipeline.stage_runner import StageRunner
-from equipoise.training.sharding.pipeline.stage_timeline import StageSpan, read_spans
+from equipoise.training.sharding.pipeline.stage_timeline import StageSpan, gather_spans, read_spans
 from equipoise.training.step_timer import StepTimer
 from equipoise.training.steps.backward_pass import BackwardPass
 from equipoise.training.steps.exact_steps import ExactSteps
@@ -21,6 +21,8 @@ from equipoise.training.steps.gradient_step import GradientStep
 
 if TYPE_CHECKING:
     from equipoise.training.sharding.pipeline.pipeline_sharding import PipelineSharding
+
+DRAWN_LAPS = 2  # in the first one memory is allocated and kernels load; a short run has no second
 
 
 class PipelineStep(GradientStep):
@@ -60,10 +62,13 @@ class PipelineSteps(ExactSteps):
     def __init__(self, step: PipelineStep, sync: StageGradientSum, sharding: "PipelineSharding", micros: range) -> None:
         super().__init__(step, micros)
         self.pipeline_step, self.stage_sync, self.sharding = step, sync, sharding
+        self.laps_to_draw = DRAWN_LAPS
+        """laps that are still to have the spans of their last step"""
 
     def begin(self, loader: BatchLoader, step: int) -> None:
         """Start with the batches of the step after `step` others; a stage that needs none reads none."""
         self.batches = loader.train_batches(self.micro_indices, step) if self.sharding.reads_batches else iter(())
+        self.record_timeline()
 
     def record_timeline(self) -> None:
         """Keep the spans of each step until the next one, for `list_spans`."""
@@ -87,7 +92,14 @@ class PipelineSteps(ExactSteps):
         numbers = sent_bytes + summed.sent_bytes + tied.sent_bytes, hops + summed.rounds + tied.rounds
         most = torch.tensor(numbers, device=self.sharding.device)
         dist.all_reduce(most, dist.ReduceOp.MAX)
-        return replace(lap, all_reduce=self.sync.algorithms, sent_bytes=int(most[0]), rounds=float(most[1]))
+        lap = replace(lap, all_reduce=self.sync.algorithms, sent_bytes=int(most[0]), rounds=float(most[1]))
+        if not self.laps_to_draw:
+            return lap
+        self.laps_to_draw -= 1
+        sharding, micros = self.sharding, len(self.micro_indices)
+        group = sharding.groups.values
+        spans = gather_spans(self.list_spans(), sharding.mesh.num_parts, micros, sharding.device, group)
+        return replace(lap, pipeline_spans=spans)
 
 
 class IdleOptimizer(RunOptimizer):

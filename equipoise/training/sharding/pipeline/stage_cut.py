@@ -9,7 +9,7 @@ from torch import fx
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
-from equipoise.training.sharding.pipeline.model_trace import ModelTrace
+from equipoise.training.sharding.pipeline.model_trace import ModelTrace, build_stage_module, find_result
 from equipoise.training.sharding.pipeline.piece_measurement import NodeMeasurement
 from equipoise.training.sharding.pipeline.stage_partition import partition_pieces
 from equipoise.training.sharding.pipeline.tensor_layout import TensorLayout
@@ -71,6 +71,15 @@ def select_nodes(nodes: Sequence[fx.Node], boundaries: Sequence[StageBoundary], 
     """Return the nodes of a stage."""
     bounds = [0, *(boundary.node for boundary in boundaries), len(nodes)]
     return list(nodes[bounds[stage] : bounds[stage + 1]])
+
+
+def build_stage(trace: ModelTrace, graph: fx.Graph, boundaries: Sequence[StageBoundary], part: int) -> fx.GraphModule:
+    """Return a module that computes a stage, as the graph of training or that of evaluation has it."""
+    nodes = trace.nodes if graph is trace.train_graph else trace.eval_nodes
+    sources = [trace.find_cut_source(boundary.node) for boundary in boundaries]
+    received = nodes[sources[part - 1]] if part else None
+    result = find_result(graph) if part == len(boundaries) else nodes[sources[part]]
+    return build_stage_module(trace.model, select_nodes(nodes, boundaries, part), received, result)
 
 
 def find_weight_holders(

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from equipoise.rng import derive_seed
+from equipoise.runs.pipeline_span import SpanKind
 from equipoise.training.dataloader import InputsAndTargets
 from equipoise.training.gradient_sync import GradientAllReduce
 from equipoise.training.sharding.pipeline.pipeline_schedules import StagePass, list_stage_passes
-from equipoise.training.sharding.pipeline.stage_timeline import MarkedSpan, SpanKind
+from equipoise.training.sharding.pipeline.stage_timeline import MarkedSpan
 from equipoise.training.step_timer import StepTimer, TimeMark
 from equipoise.training.steps.backward_pass import BackwardPass
 from equipoise.workloads.batch import Batch

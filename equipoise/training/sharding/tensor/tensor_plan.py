@@ -8,7 +8,9 @@ from torch import nn
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_share, pluralize
 from equipoise.training.sharding.tensor.divisible_blocks import DivisibleBlock, find_blocks
-from equipoise.training.sharding.tensor.layer_division import LayerDivision
+from equipoise.training.sharding.tensor.layer_division import LayerDivision, divide_layer
+from equipoise.training.sharding.tensor.part_exchange import PartExchange
+from equipoise.training.sharding.tensor_slice import TensorSlice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,19 @@ def plan_tensor_sharding(model: nn.Module, num_parts: int) -> TensorPlan:
         num_weighted=sum(layer.kind not in ("input", "dropout") for layer in layers),
         share=count_weights(model, layers) / total,
     )
+
+
+def divide_model(model: nn.Module, plan: TensorPlan, exchange: PartExchange) -> dict[str, TensorSlice]:
+    """Let the layers of a whole model hold and compute one part; return the parts of its divided weights by name."""
+    slices_by_name: dict[str, TensorSlice] = {}
+    for division in plan.layers:
+        slices = divide_layer(model.get_submodule(division.name), division, exchange)
+        slices_by_name |= {f"{division.name}.{name}": place for name, place in slices.items()}
+    for counter in plan.counters:
+        owner, _, attribute = counter.rpartition(".")
+        module = model.get_submodule(owner)
+        setattr(module, attribute, getattr(module, attribute) // plan.num_parts)
+    return slices_by_name
 
 
 def count_weights(model: nn.Module, layers: Iterable[LayerDivision]) -> int:

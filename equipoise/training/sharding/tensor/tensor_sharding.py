@@ -11,9 +11,9 @@ from equipoise.config import TrainConfig
 from equipoise.optimizers.run_optimizer import RunOptimizer
 from equipoise.training.sampler import list_own_micro_batches
 from equipoise.training.sharding.sharded_model import ShardedModel
-from equipoise.training.sharding.tensor.layer_division import divide_layer, slice_sections
+from equipoise.training.sharding.tensor.layer_division import slice_sections
 from equipoise.training.sharding.tensor.part_exchange import PartExchange
-from equipoise.training.sharding.tensor.tensor_plan import plan_tensor_sharding
+from equipoise.training.sharding.tensor.tensor_plan import divide_model, plan_tensor_sharding
 from equipoise.training.sharding.tensor.tensor_steps import ReplicaSync, TensorSteps
 from equipoise.training.sharding.tensor_slice import TensorSlice, join_parts
 from equipoise.training.sharding.worker_mesh import WorkerMesh
@@ -36,14 +36,7 @@ class TensorSharding(ShardedModel):
         self.exchange = PartExchange(part_group, mesh.part, mesh.num_parts)
         if config.compile:
             self.exchange.leave_uncompiled()
-        self.slices: dict[str, TensorSlice] = {}
-        for division in self.plan.layers:
-            slices = divide_layer(model.get_submodule(division.name), division, self.exchange)
-            self.slices |= {f"{division.name}.{name}": place for name, place in slices.items()}
-        for counter in self.plan.counters:
-            owner, _, attribute = counter.rpartition(".")
-            module = model.get_submodule(owner)
-            setattr(module, attribute, getattr(module, attribute) // mesh.num_parts)
+        self.slices = divide_model(model, self.plan, self.exchange)
         super().__init__(config, model, mesh)
 
     def describe(self) -> str:

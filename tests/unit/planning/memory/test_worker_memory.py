@@ -15,7 +15,6 @@ SIZES = ModelSizes(
     trainable_bytes=W,
     factored_bytes=100_000,
     largest_unit_bytes=UNIT,
-    divided_bytes=W // 2,
     example_bytes=1 << 20,
     kept_bytes=0,
     kept_bytes_per_example=2e6,
@@ -64,17 +63,52 @@ def test_full_sharding_divides_all_but_two_units(sharding, parts):
     assert predict(workers=4, sharding=sharding, grad_accumulation=2).exchange == UNIT / parts
 
 
+def build_part(share: float, **sizes) -> ModelSizes:
+    return replace(SIZES, parameter_bytes=round(share * W), trainable_bytes=round(share * W), **sizes)
+
+
 def test_tensor_sharding_divides_its_layers():
-    memory = predict(workers=2, sharding="tensor:2")
+    part = build_part(0.75, pass_bytes_per_example=2e6)
+    sizes = replace(SIZES, parts=(part,), parts_sharding="tensor:2")
+    config = replace(CONFIG, workers=2, sharding="tensor:2")
+    memory = predict_worker_memory(sizes, config)
     assert memory.weights == memory.gradients == memory.moments == 0.75 * W and memory.buckets == W * 0.75
+    assert memory.activations == part.pass_at(8)
+    other = replace(config, workers=4, sharding="tensor:4")  # whose parts were not measured
+    assert predict_worker_memory(sizes, other).weights == W
 
 
 @pytest.mark.parametrize(("schedule", "in_flight"), [("gpipe", 8), ("1f1b", 4)])
 def test_pipeline_keeps_the_activations_of_micro_batches_in_flight(schedule, in_flight):
     memory = predict(workers=4, sharding="pipeline:4", pipeline_schedule=schedule, grad_accumulation=2)
     kept, whole_pass = SIZES.kept_at(8), SIZES.pass_at(8)
-    assert memory.activations == pytest.approx((whole_pass + (in_flight - 1) * kept) / 4)
-    assert memory.weights == W / 4
+    # with 1F1B as many are in flight again, beside the gradient of the first
+    assert memory.activations == pytest.approx(
+        (whole_pass + (in_flight - 1) * kept) / 4 - (schedule == "gpipe") * kept / 4
+    )
+    assert memory.weights == memory.gradients == W / 4
+
+
+def test_memory_of_a_pipeline_is_that_of_its_largest_stage():
+    early = build_part(0.25, kept_bytes_per_example=2e6, sent_bytes_per_example=1000.0)
+    late = build_part(0.75, kept_bytes_per_example=1e6, received_bytes_per_example=1000.0, example_bytes=0)
+    sizes = replace(SIZES, parts=(early, late), parts_sharding="pipeline:2")
+    config = replace(CONFIG, workers=2, sharding="pipeline:2", grad_accumulation=2, momentum=0.0)
+    memory = predict_worker_memory(sizes, config)
+    assert memory.weights == memory.gradients == 0.75 * W and memory.batch == 0
+    assert memory.exchange == 8 * 2 * 1000 and memory.activations == late.pass_at(8)
+    heavy = replace(sizes, parts=(replace(early, kept_bytes_per_example=1e9), late))
+    memory = predict_worker_memory(heavy, config)  # the first stage has two micro-batches in flight
+    assert memory.weights == 0.25 * W and memory.exchange == 8 * 1000
+    assert memory.activations == early.pass_at(8) + 8e9
+
+
+def test_small_steps_are_ready_together_with_their_targets():
+    sizes = replace(SIZES, example_bytes=3000, input_bytes=1000)
+    steps = (1 << 20) // (8 * 1000)
+    assert predict_worker_memory(sizes, CONFIG).batch == steps * 8 * 3000
+    assert predict_worker_memory(replace(sizes, input_bytes=0), CONFIG).batch == 8 * 3000  # read one by one
+    assert predict_worker_memory(sizes, replace(CONFIG, batch_size=2048)).batch == 2048 * 3000
 
 
 def test_average_of_the_weights_is_a_copy_of_what_a_worker_holds():

@@ -39,6 +39,7 @@ def test_each_held_storage_counts_once():
     layer.view = layer.weight.detach()[:2]  # no memory of its own
     assert count_live_bytes(layer, moments) == FLOAT_BYTES * (300 + 50 + 7)
     assert count_live_bytes(layer, without=(nn.Linear,)) == 0
+    assert count_live_bytes(torch.empty(300, device="meta")) == 0  # a shape alone
 
 
 def first_peak(**options):

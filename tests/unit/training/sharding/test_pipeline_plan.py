@@ -18,7 +18,7 @@ from equipoise.training.sharding.pipeline.piece_measurement import NodeMeasureme
 from equipoise.training.sharding.pipeline.pipeline_schedules import list_stage_passes
 from equipoise.training.sharding.pipeline.stage_cut import cut_stages, find_weight_holders, select_nodes
 from equipoise.training.sharding.pipeline.stage_partition import partition_pieces
-from equipoise.training.sharding.pipeline.stage_timeline import StageSpan, measure_bubble
+from equipoise.training.sharding.pipeline.stage_timeline import StageSpan, align_stages, measure_bubble
 from equipoise.training.sharding.pipeline.stage_weights import place_weights, release_tensor
 from equipoise.training.sharding.pipeline.tensor_layout import TensorLayout, flatten_dense
 from equipoise.workloads.models import LeNet
@@ -92,6 +92,17 @@ def test_bubble_of_equal_stages_is_the_closed_form(schedule):
         assert end == 3 * (micros + stages - 1)
         waiting = StageSpan(spans[0][-1].end, end, "wait", 0)
         assert measure_bubble([*spans[0], waiting]) == pytest.approx((stages - 1) / (micros + stages - 1))
+
+
+def test_stages_are_set_in_line_where_the_first_value_arrives():
+    spans = simulate_step("1f1b", 3, 4)
+    ahead = [[span._replace(start=span.start + stage * 7, end=span.end + stage * 7) for span in own]
+             for stage, own in enumerate(spans)]  # fmt: skip
+    waiting = [[StageSpan(own[0].start - 2, own[0].start, "wait", 0), *own] for own in ahead]
+    aligned = align_stages(waiting)
+    expected = [(stage, span.kind, span.micro, span.start, span.end) for stage, own in enumerate(spans) for span in own]
+    assert [(s.stage, s.kind, s.micro, s.start, s.end) for s in aligned if s.kind != "wait"] == expected
+    assert align_stages([[], spans[0]]) == ()
 
 
 class SkippingModel(nn.Module):

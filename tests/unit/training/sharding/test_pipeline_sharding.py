@@ -1,7 +1,7 @@
 """--sharding pipeline:K takes the steps of one process, whatever the schedule, the cut and the number of replicas."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -156,6 +156,11 @@ def test_laps_tell_what_neighbours_send_and_spans_when_stages_wait(tmp_path):
         state = len(torch.get_rng_state()) if boundary.carries_generator else 0
         assert lap.sent_bytes == 4 * (boundary.layout.nbytes + state)
         assert lap.rounds == 8
+        drawn = [span for span in lap.pipeline_spans if span.kind != "wait"]
+        forward = [(span.stage, span.micro) for span in drawn if span.kind == "forward"]
+        assert forward == [*product(range(2), range(4))]
+        assert len(drawn) == 16 and all(span.end >= span.start for span in drawn)
+    assert results[0][1].pipeline_spans == results[1][1].pipeline_spans
     assert any(span.kind == "wait" for span in results[1][0])
 
 
