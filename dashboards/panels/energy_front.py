@@ -62,7 +62,7 @@ def settings_by_energy(document: PlanDocument, on_front: bool = False) -> pd.Dat
         setting for setting in (document.energy_front if on_front else document.options) if setting.joules is not None
     ]
     table = settings_by_device(settings, in_dollars=False)
-    return table.assign(joules=[setting.joules for setting in settings])
+    return table.assign(joules=pd.Series([setting.joules for setting in settings], index=table.index, dtype=float))
 
 
 def add_settings(figure: go.Figure, plans: pd.DataFrame, size: float, name: str, unit: str, **style: object) -> None:

@@ -171,7 +171,8 @@ def plans_table(document: PlanDocument) -> Table | None:
         plans = plans.rename(columns={"cost": "dollars"})
         columns.append("dollars")
     if document.energy_front:
-        plans = plans.assign(joules=[option.joules for option in document.options])
+        joules = [option.joules for option in document.options]
+        plans = plans.assign(joules=pd.Series(joules, index=plans.index, dtype=float))
         columns.append("joules")
     plans = plans.sort_values("seconds")
     columns += ["device"] if any(plans.device) else []
