@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow mutants test-docs test-object-store test-end-to-end test-cluster test-examples
+.PHONY: help setup demo test test-slow test-thorough mutants test-docs test-object-store test-end-to-end test-cluster test-examples
 .PHONY: test-wheel test-frameworks lint wheel docs docs-reference bench bench-drift serve cluster
 
 help: ## list the targets with what they do
@@ -19,8 +19,12 @@ test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, bro
 	$(BIN)/python -m pytest -m "not slow" tests/ray tests/serving
 
 test-slow: .venv/ready ## how often intervals hold, how rare false alarms are, how good the search is; killed jobs and swapped models
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m slow tests/unit tests/contract
-	$(BIN)/python -m pytest -m slow tests/ray tests/serving
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "slow and not thorough" tests/unit tests/contract
+	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray tests/serving
+
+test-thorough: .venv/ready ## further cases of what slow tests show: more kinds of sharding, compression and servers under kill -9
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m thorough tests/unit tests/contract
+	$(BIN)/python -m pytest -m thorough tests/ray tests/serving
 
 test-object-store: .venv/ready .venv/moto/ready ## train, sweep, resume and serve on a local S3 server, also while it is down
 	$(BIN)/python -m pytest tests/object_store

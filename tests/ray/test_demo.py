@@ -35,7 +35,7 @@ def list_ray_folders():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.thorough)])
 def test_stopped_demo_leaves_nothing_running(tmp_path, signal_number, start_demo):
     before = list_ray_folders()
     demo = start_demo(tmp_path / "demo")

@@ -124,7 +124,7 @@ def test_killed_worker_does_not_change_the_weights(cluster, undisturbed_run, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("all_reduce", ["sharded-root", "auto"])
+@pytest.mark.parametrize("all_reduce", [pytest.param("sharded-root", marks=pytest.mark.thorough), "auto"])
 def test_killed_worker_does_not_change_how_gradients_are_summed(cluster, undisturbed_run, tmp_path, all_reduce):
     out = tmp_path / "run"
     process = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--all-reduce", all_reduce, "--out", out))

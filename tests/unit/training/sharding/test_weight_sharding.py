@@ -179,6 +179,7 @@ def test_a_checkpoint_goes_on_under_another_sharding(tmp_path, pairs_of_workers)
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_checkpoint_of_4_workers_goes_on_in_3_and_in_1(tmp_path):
     config = replace(MLP, keep="best", **CASES["mlp-adamw"])
     configs = with_kinds(config, KINDS[:3])  # with unequal numbers of micro-batches on 3
