@@ -63,6 +63,9 @@ def test_plan_for_the_same_setup_is_accepted(digits_plan):
         ({"weight_decay": 1e-4}, ["--weight-decay 0 (this run: 0.0001)"]),
         ({"threads": 2}, ["--threads 1 (this run: 2)"]),
         ({"all_reduce": "ring"}, ["--all-reduce backend (this run: ring)"]),
+        ({"mixup": 0.2}, ["--mixup", "(this run: 0.2)"]),
+        ({"grow_batch": "2@500"}, ["--grow-batch", "(this run: 2@500)"]),
+        ({"scaling_rule": "linear"}, ["--scaling-rule", "(this run: linear)"]),
     ],
 )
 def test_plan_for_another_setup_is_refused_by_name(digits_plan, changes, mentioned):
