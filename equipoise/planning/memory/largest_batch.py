@@ -7,7 +7,7 @@ from equipoise.config import TrainConfig
 from equipoise.planning.memory.model_sizes import ModelSizes
 from equipoise.planning.memory.worker_memory import predict_worker_memory
 
-MEMORY_MARGIN = 0.2
+MEMORY_MARGIN = 0.15
 """share of the limit that is left: on a CPU the heap has gaps between allocations, which grow over a few steps"""
 MAX_BATCH_SIZE = 1 << 30
 
