@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
 from equipoise.observation.backward_watch import BackwardWatch, current_backward_id, queue_backward_callback
 from equipoise.observation.last_gradient import LastGradientWatch
@@ -18,9 +19,9 @@ class LoopHooks:
     """Hooks on a model and its optimizer; `on_step` gets the number of micro-batches behind each optimizer step.
 
     A backward pass is followed by hooks on the output of the model, which are set anew for each pass, as long as the
-    parameter whose gradient comes last is not known, and where norms are measured. In all other passes a hook on that
-    parameter does: it costs less, and it stays. Backward passes of steps that are not timed by part are not followed,
-    unless their norms are measured.
+    parameter whose gradient comes last is not known, and where norms are measured. In other steps that are timed by
+    part a hook on that parameter does: it costs less. In all other steps, which are the most, no backward pass is
+    followed. A hook that is not needed is taken away: even one that does nothing costs microseconds.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class LoopHooks:
         on_step: Callable[[int], None],
         follow_forward: bool,
     ) -> None:
-        self.clock, self.probe, self.on_step = clock, probe, on_step
+        self.model, self.clock, self.probe, self.on_step = model, clock, probe, on_step
         self.watch = BackwardWatch(
             probe.begin_backward, clock.end_unseen_computing if clock.has_exchange else None, self._end_backward
         )
@@ -43,21 +44,25 @@ class LoopHooks:
         self.unseen_steps = 0
         """steps of the optimizer before which the model was not called"""
         self.handles = [optimizer.register_step_post_hook(self._end_step)]
+        self.follow_forward = follow_forward
         if follow_forward:
-            self.handles += [
-                model.register_forward_pre_hook(self._begin_forward),
-                model.register_forward_hook(self._end_forward),
-            ]
+            self.handles.append(model.register_forward_pre_hook(self._begin_forward))
+        self.output_handle: RemovableHandle | None = None
+        self.is_due = self.watches_output = False
+        """whether norms are to be measured in the step, and whether hooks on outputs follow its backward passes"""
+        self._prepare_step()
 
     def begin_forward(self) -> None:
         """Note that a forward pass in training mode starts."""
         self.clock.begin_forward()
-        if self.probe.begin_forward():
+        if self.is_due:
+            self.is_due = False
+            self.probe.start_measuring()
             self.clock.skip_to_now()
 
     def watch_output(self, output: Any) -> None:
-        """Follow the backward pass through an output of the model, or a loss, if it is to be and no other hook does."""
-        if self.probe.handles or (self.clock.is_timed and not self.gradients.is_known):
+        """Follow the backward pass through an output of the model, or a loss, if the step needs it."""
+        if self.watches_output:
             self.watch.watch_output(output)
 
     def remove(self) -> None:
@@ -65,6 +70,7 @@ class LoopHooks:
         for handle in self.handles:
             handle.remove()
         self.handles = []
+        self._follow_outputs(False)
         self.gradients.remove()
         self.probe.stop_measuring()
 
@@ -82,8 +88,6 @@ class LoopHooks:
 
     def _handle_last_gradient(self, _: Any) -> None:
         """End computing where an exchange follows until the pass ends; without one this is the end of the pass."""
-        if not self.clock.is_timed:
-            return
         if not self.clock.has_exchange:
             self.clock.end_backward()
             return
@@ -107,11 +111,31 @@ class LoopHooks:
         if clock.is_timed and self.gradients.is_known and clock.forwards and not clock.backwards:
             self.gradients.forget_order()
         if micro_batches := clock.end_step():
-            if self.probe.end_step(micro_batches):
+            if self.probe.handles:
+                self.probe.end_step(micro_batches)
                 clock.skip_to_now()
             self.on_step(micro_batches)
+            self._prepare_step()
         else:
             self.unseen_steps += 1
+
+    def _prepare_step(self) -> None:
+        """Set the hooks that the next step needs, and remove those that it does not need."""
+        is_timed, gradients = self.clock.is_timed, self.gradients
+        self.is_due = self.probe.is_due(self.clock.steps)
+        if is_timed:
+            gradients.watch()
+        elif gradients.handles:
+            gradients.remove()
+        if self.watches_output != (needs_output := self.is_due or (is_timed and not gradients.is_known)):
+            self._follow_outputs(needs_output)
+
+    def _follow_outputs(self, watches_output: bool) -> None:
+        self.watches_output = watches_output
+        if self.output_handle:
+            self.output_handle.remove()
+        is_hooked = watches_output and self.follow_forward
+        self.output_handle = self.model.register_forward_hook(self._end_forward) if is_hooked else None
 
 
 def finds_unused_parameters(model: nn.Module) -> bool:

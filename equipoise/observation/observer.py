@@ -187,8 +187,9 @@ class Observer:
 
     def _finish_step(self, micro_batches: int) -> None:
         """Count a step of the optimizer, and end the lap if it is long enough."""
-        if not self.steps and micro_batches != self.config.grad_accumulation:
+        if not self.steps:
             self.config = replace(self.config, grad_accumulation=micro_batches)
+            self.probe.micro_batches = micro_batches
         self.steps += 1
         if self.steps - self.lap_start >= self.cadence.lap_steps:
             self._end_lap()
