@@ -13,10 +13,14 @@ from equipoise.observation.backward_watch import BackwardWatch, current_backward
 from equipoise.observation.last_gradient import LastGradientWatch
 from equipoise.observation.norm_probe import NormProbe
 from equipoise.observation.step_clock import StepClock
+from equipoise.observation.step_sampling import BLOCK_STEPS
 
 
 class LoopHooks:
-    """Hooks on a model and its optimizer; `on_step` gets the number of micro-batches behind each optimizer step.
+    """Hooks on a model and its optimizer.
+
+    `on_step` gets the number of micro-batches behind an optimizer step, and returns how many steps from there it is to
+    be called at the latest. It is not called in between where steps are plain: neither timed by part nor measured.
 
     A backward pass is followed by hooks on the output of the model, which are set anew for each pass, as long as the
     parameter whose gradient comes last is not known, and where norms are measured. In other steps that are timed by
@@ -30,7 +34,7 @@ class LoopHooks:
         optimizer: Optimizer,
         clock: StepClock,
         probe: NormProbe,
-        on_step: Callable[[int], None],
+        on_step: Callable[[int], int],
         follow_forward: bool,
     ) -> None:
         self.model, self.clock, self.probe, self.on_step = model, clock, probe, on_step
@@ -50,7 +54,9 @@ class LoopHooks:
         self.output_handle: RemovableHandle | None = None
         self.is_due = self.watches_output = False
         """whether norms are to be measured in the step, and whether hooks on outputs follow its backward passes"""
-        self._prepare_step()
+        self.plain_steps = 0
+        """steps from this one of which nothing but start and end is noted"""
+        self._prepare_step(1)
 
     def begin_forward(self) -> None:
         """Note that a forward pass in training mode starts."""
@@ -75,6 +81,13 @@ class LoopHooks:
         self.probe.stop_measuring()
 
     def _begin_forward(self, model: nn.Module, _: Any) -> None:
+        clock = self.clock
+        # the usual case on its own, as in _end_step: between the steps of a model each call costs a microsecond
+        if self.plain_steps and clock.state == "waiting" and not clock.forwards and is_training_pass(model):
+            now = clock.timer.mark()
+            clock.timer.spans.append(("data", clock.last_mark, now))
+            clock.last_mark, clock.state, clock.forwards = now, "computing", 1
+            return
         self.is_training_pass = is_training_pass(model)
         if self.is_training_pass:
             self.begin_forward()
@@ -108,21 +121,33 @@ class LoopHooks:
 
     def _end_step(self, *_: Any) -> None:
         clock = self.clock
+        if self.plain_steps and clock.forwards and clock.pause_mark is None and clock.state == "computing":
+            now = clock.timer.mark()
+            clock.timer.spans.append(("untimed", clock.last_mark, now))
+            clock.last_mark, clock.state, clock.forwards = now, "waiting", 0
+            clock.num_finished_spans = len(clock.timer.spans)
+            clock.steps += 1
+            self.plain_steps -= 1
+            if not self.plain_steps:
+                clock.choose_spans()
+                self._prepare_step(self.on_step(1))
+            return
         if clock.is_timed and self.gradients.is_known and clock.forwards and not clock.backwards:
             self.gradients.forget_order()
         if micro_batches := clock.end_step():
             if self.probe.handles:
                 self.probe.end_step(micro_batches)
                 clock.skip_to_now()
-            self.on_step(micro_batches)
-            self._prepare_step()
+            self._prepare_step(self.on_step(micro_batches))
         else:
             self.unseen_steps += 1
 
-    def _prepare_step(self) -> None:
-        """Set the hooks that the next step needs, and remove those that it does not need."""
-        is_timed, gradients = self.clock.is_timed, self.gradients
-        self.is_due = self.probe.is_due(self.clock.steps)
+    def _prepare_step(self, steps_left: int) -> None:
+        """Set the hooks that the next step needs, remove those that it does not need, and count the plain steps."""
+        is_timed, gradients, step = self.clock.is_timed, self.gradients, self.clock.steps
+        until_due = self.probe.count_steps_until_due(step)
+        self.is_due = until_due == 0
+        self.plain_steps = 0 if is_timed else int(min(until_due, steps_left - 1, BLOCK_STEPS - step % BLOCK_STEPS))
         if is_timed:
             gradients.watch()
         elif gradients.handles:

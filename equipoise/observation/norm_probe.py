@@ -6,6 +6,7 @@ nothing is measured. Gradients are read as they arrive, before they are exchange
 clips them before the step does not matter.
 """
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -49,10 +50,10 @@ class NormProbe:
         self.micro_batches = 0
         """micro-batches behind each step; 0 before the first step"""
 
-    def is_due(self, step: int) -> bool:
-        """Return whether the norms of a step are to be measured."""
+    def count_steps_until_due(self, step: int) -> float:
+        """Return the number of steps from this one until norms are to be measured: 0 if in this one, or infinity."""
         is_comparable = self.workers > 1 or self.micro_batches > 1
-        return is_comparable and self.every > 0 and step % self.every == 0
+        return -step % self.every if is_comparable and self.every else math.inf
 
     def start_measuring(self) -> None:
         """Measure the norms of the step that starts."""
