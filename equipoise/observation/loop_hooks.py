@@ -7,20 +7,25 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
 from equipoise.observation.backward_watch import BackwardWatch, current_backward_id, queue_backward_callback
 from equipoise.observation.last_gradient import LastGradientWatch
 from equipoise.observation.norm_probe import NormProbe
 from equipoise.observation.step_clock import StepClock
+from equipoise.observation.step_sampling import BLOCK_STEPS
 
 
 class LoopHooks:
-    """Hooks on a model and its optimizer; `on_step` gets the number of micro-batches behind each optimizer step.
+    """Hooks on a model and its optimizer.
+
+    `on_step` gets the number of micro-batches behind an optimizer step, and returns how many steps from there it is to
+    be called at the latest. It is not called in between where steps are plain: neither timed by part nor measured.
 
     A backward pass is followed by hooks on the output of the model, which are set anew for each pass, as long as the
-    parameter whose gradient comes last is not known, and where norms are measured. In all other passes a hook on that
-    parameter does: it costs less, and it stays. Backward passes of steps that are not timed by part are not followed,
-    unless their norms are measured.
+    parameter whose gradient comes last is not known, and where norms are measured. In other steps that are timed by
+    part a hook on that parameter does: it costs less. In all other steps, which are the most, no backward pass is
+    followed. A hook that is not needed is taken away: even one that does nothing costs microseconds.
     """
 
     def __init__(
@@ -29,10 +34,10 @@ class LoopHooks:
         optimizer: Optimizer,
         clock: StepClock,
         probe: NormProbe,
-        on_step: Callable[[int], None],
+        on_step: Callable[[int], int],
         follow_forward: bool,
     ) -> None:
-        self.clock, self.probe, self.on_step = clock, probe, on_step
+        self.model, self.clock, self.probe, self.on_step = model, clock, probe, on_step
         self.watch = BackwardWatch(
             probe.begin_backward, clock.end_unseen_computing if clock.has_exchange else None, self._end_backward
         )
@@ -43,21 +48,27 @@ class LoopHooks:
         self.unseen_steps = 0
         """steps of the optimizer before which the model was not called"""
         self.handles = [optimizer.register_step_post_hook(self._end_step)]
+        self.follow_forward = follow_forward
         if follow_forward:
-            self.handles += [
-                model.register_forward_pre_hook(self._begin_forward),
-                model.register_forward_hook(self._end_forward),
-            ]
+            self.handles.append(model.register_forward_pre_hook(self._begin_forward))
+        self.output_handle: RemovableHandle | None = None
+        self.is_due = self.watches_output = False
+        """whether norms are to be measured in the step, and whether hooks on outputs follow its backward passes"""
+        self.plain_steps = 0
+        """steps from this one of which nothing but start and end is noted"""
+        self._prepare_step(1)
 
     def begin_forward(self) -> None:
         """Note that a forward pass in training mode starts."""
         self.clock.begin_forward()
-        if self.probe.begin_forward():
+        if self.is_due:
+            self.is_due = False
+            self.probe.start_measuring()
             self.clock.skip_to_now()
 
     def watch_output(self, output: Any) -> None:
-        """Follow the backward pass through an output of the model, or a loss, if it is to be and no other hook does."""
-        if self.probe.handles or (self.clock.is_timed and not self.gradients.is_known):
+        """Follow the backward pass through an output of the model, or a loss, if the step needs it."""
+        if self.watches_output:
             self.watch.watch_output(output)
 
     def remove(self) -> None:
@@ -65,10 +76,18 @@ class LoopHooks:
         for handle in self.handles:
             handle.remove()
         self.handles = []
+        self._follow_outputs(False)
         self.gradients.remove()
         self.probe.stop_measuring()
 
     def _begin_forward(self, model: nn.Module, _: Any) -> None:
+        clock = self.clock
+        # the usual case on its own, as in _end_step: between the steps of a model each call costs a microsecond
+        if self.plain_steps and clock.state == "waiting" and not clock.forwards and is_training_pass(model):
+            now = clock.timer.mark()
+            clock.timer.spans.append(("data", clock.last_mark, now))
+            clock.last_mark, clock.state, clock.forwards = now, "computing", 1
+            return
         self.is_training_pass = is_training_pass(model)
         if self.is_training_pass:
             self.begin_forward()
@@ -82,8 +101,6 @@ class LoopHooks:
 
     def _handle_last_gradient(self, _: Any) -> None:
         """End computing where an exchange follows until the pass ends; without one this is the end of the pass."""
-        if not self.clock.is_timed:
-            return
         if not self.clock.has_exchange:
             self.clock.end_backward()
             return
@@ -104,14 +121,46 @@ class LoopHooks:
 
     def _end_step(self, *_: Any) -> None:
         clock = self.clock
+        if self.plain_steps and clock.forwards and clock.pause_mark is None and clock.state == "computing":
+            now = clock.timer.mark()
+            clock.timer.spans.append(("untimed", clock.last_mark, now))
+            clock.last_mark, clock.state, clock.forwards = now, "waiting", 0
+            clock.num_finished_spans = len(clock.timer.spans)
+            clock.steps += 1
+            self.plain_steps -= 1
+            if not self.plain_steps:
+                clock.choose_spans()
+                self._prepare_step(self.on_step(1))
+            return
         if clock.is_timed and self.gradients.is_known and clock.forwards and not clock.backwards:
             self.gradients.forget_order()
         if micro_batches := clock.end_step():
-            if self.probe.end_step(micro_batches):
+            if self.probe.handles:
+                self.probe.end_step(micro_batches)
                 clock.skip_to_now()
-            self.on_step(micro_batches)
+            self._prepare_step(self.on_step(micro_batches))
         else:
             self.unseen_steps += 1
+
+    def _prepare_step(self, steps_left: int) -> None:
+        """Set the hooks that the next step needs, remove those that it does not need, and count the plain steps."""
+        is_timed, gradients, step = self.clock.is_timed, self.gradients, self.clock.steps
+        until_due = self.probe.count_steps_until_due(step)
+        self.is_due = until_due == 0
+        self.plain_steps = 0 if is_timed else int(min(until_due, steps_left - 1, BLOCK_STEPS - step % BLOCK_STEPS))
+        if is_timed:
+            gradients.watch()
+        elif gradients.handles:
+            gradients.remove()
+        if self.watches_output != (needs_output := self.is_due or (is_timed and not gradients.is_known)):
+            self._follow_outputs(needs_output)
+
+    def _follow_outputs(self, watches_output: bool) -> None:
+        self.watches_output = watches_output
+        if self.output_handle:
+            self.output_handle.remove()
+        is_hooked = watches_output and self.follow_forward
+        self.output_handle = self.model.register_forward_hook(self._end_forward) if is_hooked else None
 
 
 def finds_unused_parameters(model: nn.Module) -> bool:

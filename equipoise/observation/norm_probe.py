@@ -6,6 +6,7 @@ nothing is measured. Gradients are read as they arrive, before they are exchange
 clips them before the step does not matter.
 """
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -46,18 +47,19 @@ class NormProbe:
         self.local_norms: list[Tensor] = []
         self.total_norm: Tensor | None = None
         self.initial_norm: Tensor | None = None
-        self.steps = self.micro_batches = 0
+        self.micro_batches = 0
         """micro-batches behind each step; 0 before the first step"""
 
-    def begin_forward(self) -> bool:
-        """Start to measure at the first forward pass of a step that is measured, and return whether this is one."""
+    def count_steps_until_due(self, step: int) -> float:
+        """Return the number of steps from this one until norms are to be measured: 0 if in this one, or infinity."""
         is_comparable = self.workers > 1 or self.micro_batches > 1
-        if self.handles or not is_comparable or not self.every or self.steps % self.every:
-            return False
+        return -step % self.every if is_comparable and self.every else math.inf
+
+    def start_measuring(self) -> None:
+        """Measure the norms of the step that starts."""
         self.local_norms, self.total_norm, self.initial_norm = [], None, None
         with self.stopwatch:
             self.handles = [p.register_hook(self._read_gradient) for p in self.parameters if p.requires_grad]
-        return True
 
     def begin_backward(self) -> None:
         """Note what the gradients hold before the first backward pass of a step: zeros, or what was not zeroed."""
@@ -75,13 +77,9 @@ class NormProbe:
                 self.local_norms.append(torch.stack(self.pass_norms).sum())
                 self.total_norm = sum_squared_norms([p.grad for p in self.parameters if p.grad is not None])
 
-    def end_step(self, micro_batches: int) -> bool:
-        """Add the norms of the step, if its gradients can be compared, and return whether it was measured."""
+    def end_step(self, micro_batches: int) -> None:
+        """Add the norms of the step that was measured, if its gradients can be compared."""
         is_usual = self.micro_batches in (0, micro_batches)  # the last step of an epoch may accumulate fewer
-        self.micro_batches = self.micro_batches or micro_batches
-        self.steps += 1
-        if not self.handles:
-            return False
         with self.stopwatch:
             self.stop_measuring()
         self.num_measured += 1
@@ -90,7 +88,6 @@ class NormProbe:
             if self.initial_norm is not None:  # gradients that are not zeroed are those of several steps
                 local = torch.where(self.initial_norm > 0, torch.nan, local)
             self.norms.add_draw(local, self.total_norm)
-        return True
 
     def pop_step_seconds(self) -> float:
         """Return the mean seconds that measuring the norms of a step took since the last call; 0 if none was measured.

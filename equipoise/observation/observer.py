@@ -113,7 +113,7 @@ class Observer:
         self.laps: list[Lap] = []
         self.noise_scale_reason: str | None = NO_DRAW
         self.record: Record | None = None
-        self.steps = self.lap_start = 0
+        self.lap_start = 0
         self.losses: list[Tensor] = []
         self.nodes = 1
         self.clock = StepClock(self.device, has_exchange=self.workers.size > 1, parts_every=cadence.parts_every)
@@ -129,6 +129,11 @@ class Observer:
             self.close()
         else:
             self.abandon(error)
+
+    @property
+    def steps(self) -> int:
+        """Steps of the optimizer so far."""
+        return self.clock.steps
 
     @property
     def noise_scale(self) -> float | None:
@@ -185,14 +190,15 @@ class Observer:
         except (OSError, EquipoiseError) as problem:  # the error of the loop is the one to be seen
             warn_of_problem(str(problem))
 
-    def _finish_step(self, micro_batches: int) -> None:
-        """Count a step of the optimizer, and end the lap if it is long enough."""
-        if not self.steps and micro_batches != self.config.grad_accumulation:
+    def _finish_step(self, micro_batches: int) -> int:
+        """End the lap if it is long enough, and return the steps until the next one ends."""
+        if self.steps == 1:
             self.config = replace(self.config, grad_accumulation=micro_batches)
-        self.steps += 1
+            self.probe.micro_batches = micro_batches
         if self.steps - self.lap_start >= self.cadence.lap_steps:
             self._end_lap()
             self.clock.skip_to_now()
+        return self.lap_start + self.cadence.lap_steps - self.steps
 
     def _end_lap(self, metric: float | None = None) -> None:
         """End the lap of all workers at the last step, and write it."""

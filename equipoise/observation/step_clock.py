@@ -86,9 +86,13 @@ class StepClock:
         self.state = "waiting" if micro_batches else "paused"
         if micro_batches:
             self.steps += 1
-            self.span_names = self.sampling.choose_spans(self.steps)
-            self.is_timed = self.span_names is not UNTIMED_SPANS
+            self.choose_spans()
         return micro_batches
+
+    def choose_spans(self) -> None:
+        """Choose whether the next step is timed by part."""
+        self.span_names = self.sampling.choose_spans(self.steps)
+        self.is_timed = self.span_names is not UNTIMED_SPANS
 
     def pop_seconds(self) -> dict[str, float]:
         """Return the seconds of the steps since the last call by part, without those of a step that has not ended."""

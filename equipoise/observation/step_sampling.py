@@ -5,10 +5,10 @@ from its first forward pass to the step of the optimizer, is one span in most st
 timed by part: computing, exchange, and waiting for data between micro-batches. The seconds of the untimed insides are
 divided among the parts as those of the timed ones were.
 
-In each stretch of `parts_every` steps one is timed. Its place in the stretch moves by the golden ratio, whose multiples
-are spread evenly over any regular subset of the stretches: whatever the loop repeats at a fixed number of steps is met
-as often as it occurs. The first stretch has the start-up in it, so all of its steps are timed, and stand for themselves
-alone.
+Steps are timed in blocks, since to begin and to end it takes time: one block in each stretch of `parts_every` blocks.
+Its place in the stretch moves by the golden ratio, whose multiples are spread evenly over any regular subset of the
+stretches: whatever the loop repeats at a fixed number of steps is met as often as it occurs. The first stretch has the
+start-up in it, so all of its steps are timed, and stand for themselves alone.
 """
 
 import math
@@ -19,6 +19,7 @@ from equipoise.errors import EquipoiseError
 
 LAP_STEPS = 100  # steps that are timed as one, unless a metric is reported before
 PARTS_EVERY = 5
+BLOCK_STEPS = 10  # that are timed in a row
 NOISE_SCALE_EVERY = 10  # steps between two measurements of the noise scale, each of which reads all gradients twice
 MAX_NORM_SHARE = 0.003  # of the time of training, for measurements of the noise scale, unless their interval is given
 
@@ -71,7 +72,7 @@ class StepSampling:
 
     def choose_spans(self, step: int) -> Mapping[str, str]:
         """Return the names under which the parts inside of a step are recorded."""
-        stretch, place = divmod(step, self.every)
+        stretch, place = divmod(step // BLOCK_STEPS, self.every)
         if not stretch or self.every == 1:
             return OWN_SPANS
         return SAMPLED_SPANS if place == int((stretch - 1) * GOLDEN_RATIO % 1 * self.every) else UNTIMED_SPANS

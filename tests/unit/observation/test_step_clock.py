@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from equipoise.observation.step_clock import StepClock
-from equipoise.observation.step_sampling import PARTS_EVERY, STEP_PARTS
+from equipoise.observation.step_sampling import BLOCK_STEPS, PARTS_EVERY, STEP_PARTS
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ class SimulatedLoop:
 def start_loop(parts_every=PARTS_EVERY):
     """Return a loop after the steps that are all timed, and after its first wait for data, which is not counted."""
     loop = SimulatedLoop(parts_every)
-    for _ in range(parts_every):
+    for _ in range(parts_every * BLOCK_STEPS):
         loop.take_step(1.0, 1.0, 1.0)
     loop.clock.pop_seconds()
     loop.true_seconds = dict.fromkeys(STEP_PARTS, 0.0)
@@ -158,7 +158,7 @@ def start_loop(parts_every=PARTS_EVERY):
 
 def test_parts_of_equal_steps_are_exact_though_few_are_timed():
     loop = start_loop()
-    for _ in range(20):
+    for _ in range(2 * BLOCK_STEPS):
         loop.take_step(2.0, 6.0, 3.0)
     assert loop.clock.pop_seconds() == pytest.approx(loop.true_seconds)
 
@@ -183,14 +183,14 @@ def test_exchange_that_is_longer_at_every_so_many_steps_is_met_as_often_as_it_oc
 
 def test_waits_for_data_between_micro_batches_are_divided_as_in_timed_steps():
     loop = start_loop()
-    for _ in range(20):
+    for _ in range(2 * BLOCK_STEPS):
         loop.take_step(2.0, 6.0, 3.0, micro_batches=3)
     assert loop.clock.pop_seconds() == pytest.approx(loop.true_seconds)
 
 
 def test_start_up_says_nothing_of_later_steps_and_lap_without_a_timed_step_is_divided_as_the_one_before():
     loop = SimulatedLoop(PARTS_EVERY)
-    for step in range(PARTS_EVERY + 1):  # the step after those that stand for themselves is timed
+    for step in range((PARTS_EVERY + 1) * BLOCK_STEPS):  # the block after those that stand for themselves is timed
         loop.take_step(1.0, 500.0 if step == 0 else 5.0, 2.0)
     loop.clock.pop_seconds()
     loop.true_seconds = dict.fromkeys(STEP_PARTS, 0.0)
@@ -201,7 +201,8 @@ def test_start_up_says_nothing_of_later_steps_and_lap_without_a_timed_step_is_di
 
 def test_pause_between_micro_batches_of_an_untimed_step_is_not_counted():
     loop = start_loop()
-    loop.take_step(1.0, 5.0, 2.0)
+    for _ in range(BLOCK_STEPS):
+        loop.take_step(1.0, 5.0, 2.0)
     assert not loop.clock.is_timed
     loop.spend("data", 1.0)
     loop.clock.begin_forward()
@@ -215,7 +216,8 @@ def test_pause_between_micro_batches_of_an_untimed_step_is_not_counted():
 
 def test_pause_during_the_only_forward_pass_of_an_untimed_step_changes_nothing():
     loop = start_loop()
-    loop.take_step(1.0, 5.0, 2.0)
+    for _ in range(BLOCK_STEPS):
+        loop.take_step(1.0, 5.0, 2.0)
     loop.spend("data", 1.0)
     loop.clock.begin_forward()
     loop.spend("compute", 5.0)
