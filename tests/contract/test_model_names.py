@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torchvision
 
 from equipoise.config import TrainConfig
 from equipoise.workloads import load_workload
+from equipoise.workloads.models import model_factory
 from equipoise.workloads.validation import validate_workload
 from tests.support.errors import raises_code
 
@@ -15,6 +17,15 @@ from tests.support.errors import raises_code
 def test_torchvision_models_adapt_to_channels_and_classes(name):
     workload = load_workload(TrainConfig(workload="digits", model=name, image_size=64))
     assert workload.model().eval()(torch.zeros(2, 1, 64, 64)).shape == (2, 10)
+
+
+def test_models_of_colour_images_are_those_of_torchvision_to_the_bit():
+    build = model_factory("squeezenet1_1", 10, 3, 64)
+    torch.manual_seed(4)
+    weights = build().state_dict()
+    torch.manual_seed(4)
+    expected = torchvision.models.squeezenet1_1(num_classes=10).state_dict()
+    assert weights.keys() == expected.keys() and all(torch.equal(weights[name], expected[name]) for name in weights)
 
 
 def test_unknown_or_unsuitable_model_is_refused():
