@@ -37,7 +37,7 @@ def push_and_pull_twice():
             worker.pull()
     weights = []
     for ticket in range(2):
-        worker.push(ticket, [torch.tensor([1.0, 10.0, 0.0], dtype=torch.float64) * (1 + rank)])
+        worker.push(ticket, [torch.tensor([1.0, 10.0, 0.0], dtype=torch.float64) * (1 + rank) * (1 + ticket)])
         worker.pull()
         weights.append(parameters["weight"].detach().clone())
     dist.barrier()
@@ -48,4 +48,4 @@ def test_workers_of_a_node_push_one_sum_and_get_the_same_weights(tmp_path):
     first, other = run_with_gloo(2, tmp_path, push_and_pull_twice)
     step = -LR * torch.tensor([3.0, 30.0, 0.0], dtype=torch.float64)
     for weights in (first, other):
-        assert torch.equal(weights[0], step) and torch.equal(weights[1], 2 * step)
+        assert torch.equal(weights[0], step) and torch.equal(weights[1], 3 * step)

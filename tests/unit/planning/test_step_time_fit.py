@@ -234,19 +234,6 @@ def test_timings_of_the_most_workers_judge_a_form_and_do_not_fit_it():
     assert select_form(rows, pd.concat([slow.assign(workers=3), many]))[1] != pytest.approx(error)
 
 
-def test_held_out_rows_judge_forms_that_four_more_rows_than_parameters_fit():
-    rows = build_step_rows(FULL_FORM, [(1, 1), (1, 2), (1, 3), (1, 4)], batches=[8, 16, 32], noise=0.02)
-    others, held_out = rows[rows.workers < 4], rows[rows.workers == 4]
-    form, error = select_form(pd.concat([others[:8], held_out]), EXCHANGE_ROWS[:0])
-    assert len(form.parameter_names) == 4 and error > 0
-    assert select_form(pd.concat([others[:7], held_out]), EXCHANGE_ROWS[:0])[1] is None
-
-
-def test_text_of_a_fit_has_no_tables():
-    text = repr(fit_step_time(build_step_rows(FULL_FORM, [(1, 1), (1, 2)], batches=[8, 16])))
-    assert "parameters={" in text and not any(f" {name}=" in text for name in ("rows", "parameter_draws", "residuals"))
-
-
 def test_overlap_exponent_is_at_most_ten():
     shapes = [(1, 1), (1, 2), (1, 3), (1, 4)]
     rows = build_step_rows(FULL_FORM, shapes, parameters=TRUE_PARAMETERS | {"g": 60.0, "local_volume": 0.08})
