@@ -6,7 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from equipoise.bundle.graph import collect_weights, export_model, find_size_bounds, serialize_graph
+from equipoise.bundle.graph import (
+    collect_weights,
+    export_model,
+    find_size_bounds,
+    serialize_graph,
+    shorten_sequence,
+)
 from equipoise.bundle.kinds.inference_module import InferenceModule
 from equipoise.bundle.program import load_program
 from equipoise.training.finetune import find_classifier_layer
@@ -121,6 +127,13 @@ def test_arithmetic_is_limited_to_sizes(do, take, message):
     steps = [INPUT_STEP, {"do": do, "take": take, "named": {}}, {"output": [{"step": 1}]}]
     with raises_code("bundle-invalid", message):
         load_program(steps, {})(torch.zeros(1, 1, 2, 2))
+
+
+def test_sequences_of_three_or_more_are_shortened():
+    for shape, shorter in (((2, 3, 4), (2, 2, 4)), ((2, 2, 4), (2, 2, 4)), ((2, 3), (2, 3))):  # one would be fixed
+        assert shorten_sequence(torch.zeros(shape)).shape == shorter
+    tokens = torch.arange(6).view(2, 3)
+    assert torch.equal(shorten_sequence(tokens), tokens[:, :2]) and shorten_sequence(None) is None
 
 
 @pytest.mark.parametrize(("least", "bound"), [(2, 0), (3, 3), (4, 4)])

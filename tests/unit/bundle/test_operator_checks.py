@@ -66,6 +66,8 @@ def test_attention_runs_with_its_options():
     for options in ({}, {"is_causal": True}, {"attn_mask": torch.randn(7, 7)}, {"scale": 0.3}):
         expected = F.scaled_dot_product_attention(query, key, value, **options)
         torch.testing.assert_close(run_attention(query, key, value, **options), expected)
+    plain = (query[0, 0], key[0, 0], value[0, 0])  # without batch and heads
+    torch.testing.assert_close(run_attention(*plain), F.scaled_dot_product_attention(*plain))
     few_heads = (key[:, :1], value[:, :1])
     expected = F.scaled_dot_product_attention(query, *few_heads, enable_gqa=True)
     torch.testing.assert_close(run_attention(query, *few_heads, enable_gqa=True), expected)

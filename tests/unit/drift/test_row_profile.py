@@ -12,6 +12,7 @@ from equipoise.drift.profiling.row_profile import (
     AnsweredTexts,
     build_table_profile,
     build_text_profile,
+    compare_rows,
     compare_texts,
     extract_row_features,
     extract_text_features,
@@ -62,6 +63,17 @@ def test_changed_categories_are_named_and_classes_keep_an_accuracy():
     assert verdict.effects[0].unit == "of the rows"
     unchanged = run_rows(profile, clean)
     assert unchanged.state == "ok" and unchanged.accuracy.value > 0.95
+
+
+def test_column_that_moved_little_is_not_named_beside_one_that_moved_far():
+    profile, reference = build_order_profile(), draw_orders(1000, 1)
+    changed = draw_orders(400, 7, (0.45, 0.45, 0.1))
+    assert compare_rows(profile, reference, changed).cause == "categories of colour"
+    changed.columns["size"] += 0.5
+    both = compare_rows(profile, reference, changed)
+    assert {effect.cause for effect in both.effects} == {"column size", "categories of colour"}
+    changed.columns["size"] += 2.5
+    assert [effect.cause for effect in compare_rows(profile, reference, changed).effects] == ["column size"]
 
 
 def test_new_category_is_named():

@@ -1,13 +1,16 @@
 import pandas as pd
 import pytest
 
+from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.exchanges.algorithm_times import (
     assign_nodes,
     fit_algorithm_links,
     replace_ring_messages,
 )
 from equipoise.planning.exchanges.exchange_columns import read_algorithm_times
+from equipoise.planning.exchanges.exchange_plan import ExchangeRequest, build_exchange_plan
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost, all_reduce_seconds
+from equipoise.planning.plan import ClusterShape
 from equipoise.planning.step_time_fit import fit_step_time
 from tests.support.errors import raises_code
 
@@ -55,6 +58,24 @@ def test_rings_replace_messages_so_that_larger_rings_are_predicted_right():
     assert mended.parameters["between_alpha"] == pytest.approx(ALPHA, rel=0.05)
     plain = fit_step_time(build_steps(), exchanges)
     assert plain.parameters["between_alpha"] < 0.8 * ALPHA
+
+
+def test_plan_is_fitted_to_rings_and_has_the_delay_of_each_algorithm():
+    messages = pd.DataFrame(
+        [(count, count, "message", 8 / GRADIENT_BYTES, LINK_DELAY) for count in (2, 4)],
+        columns=["nodes", "workers", "kind", "share", "seconds"],
+    )
+    sums = pd.concat([build_sums("ring", (1e3, 1e4, 1e6)), build_sums("tree", (1e3, 1e6), alpha=0.003)])
+    request = PlanRequest(
+        system=build_steps(), exchange=messages, cluster_shapes=(ClusterShape(2, 2), ClusterShape(8, 8))
+    )
+    plan = build_exchange_plan(request, ExchangeRequest(names=("", "tree"), sums=sums)).document
+    seconds = {(row.exchange, row.nodes): row.seconds for row in plan.system.predictions if row.batch == 32}
+    for name, alpha in (("", ALPHA), ("tree", 0.003)):
+        for nodes in (2, 8):
+            cost = all_reduce_cost(name or "ring", nodes, GRADIENT_BYTES, nodes)
+            expected = 0.042 + all_reduce_seconds(cost, between=(alpha, BETA))
+            assert seconds[name, nodes] == pytest.approx(expected, rel=0.05), (name, nodes)
 
 
 def test_without_rings_the_exchanges_stay():

@@ -82,6 +82,20 @@ def test_exact_rows_predict_other_ways_of_exchange_by_closed_forms():
     assert not any(row.exchange == "opaque" for row in document.system.predictions)
 
 
+def test_workers_on_nodes_of_their_own_are_predicted_at_other_rates():
+    steps = build_steps()
+    steps = steps.assign(nodes=steps.workers)
+    document = predict(steps, ("", "bf16", "tree", "server"), (1e9, 1e8), [ClusterShape(8, 8)])
+    for workers in (2, 8):
+        for name, expected in (
+            ("", step_seconds(workers, 32, rate=1e8)),
+            ("bf16", step_seconds(workers, 32, rate=1e8, share=0.5)),
+            ("tree", step_seconds(workers, 32, algorithm="tree", rate=1e8)),
+            ("server", push_seconds(workers, 32, 0, 1e8)),
+        ):
+            assert find(document, workers, 32, name, 1e8).seconds == pytest.approx(expected, rel=0.05), (name, workers)
+
+
 def push_seconds(workers, batch, servers, rate=RATE):
     cost = server_cost(workers, servers, SIZE)
     return compute_seconds(batch) + all_reduce_seconds(cost, local=(ALPHA, 8 / rate))

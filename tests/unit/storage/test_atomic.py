@@ -69,6 +69,13 @@ def test_unreadable_file_is_refused_before_it_is_given_to_a_library(shared_folde
         assert copy.read_bytes() == b"1"
 
 
+def test_what_is_no_file_is_refused_before_it_is_given_to_a_library(tmp_path):
+    with raises_code("path-kind", tmp_path), open_local_copy(tmp_path):
+        raise AssertionError
+    with raises_code("path-kind", tmp_path):
+        read_json(tmp_path)
+
+
 @pytest.fixture
 def shared_folder():
     """Yield a temporary folder that other users can read."""

@@ -91,6 +91,11 @@ def test_critical_interval_without_noise_is_the_true_one():
     assert critical.predict_ratio(32, 8).value == pytest.approx(true_ratio(32, 80.0, 8), rel=0.02)
     assert critical.predict_ratio(1, 4).high == critical.predict_ratio(16, 1).high == 1.0
     assert critical.missing_measurements(128) is None and critical.missing_measurements(256)
+    assert critical.missing_measurements(2) is None and critical.missing_measurements(1) is None
+    long = fit_critical_interval(
+        fit_examples_ratios(simulate_runs(np.random.default_rng(0), 80.0, 1e-6, 3, (16, 64, 256)))
+    )
+    assert long.missing_measurements(8) is None and "16 to 256" in long.missing_measurements(7)
 
 
 def test_runs_at_the_target_with_their_first_average_do_not_tell_the_critical_interval():

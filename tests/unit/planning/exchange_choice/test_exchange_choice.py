@@ -30,7 +30,7 @@ from equipoise.planning.exchange_choice.next_trial import (
     suggest_exchange_trial,
 )
 from equipoise.planning.exchange_choice.ratio_table import fit_ratio_table
-from tests.support.exchange_world import ExchangeWorld, fit_world, try_exchanges
+from tests.support.exchange_world import BATCHES, ExchangeWorld, build_runs, fit_world, try_exchanges
 
 SLOW = ExchangeWorld(rate=1e9)
 FAST = ExchangeWorld(rate=2e11, delay=2e-6)
@@ -226,6 +226,18 @@ def test_map_has_exact_sums_on_fast_networks_and_others_on_slow_ones(slow):
     around = np.array([rate / 1.02, rate * 1.02])
     below, above = answer_networks(fits, costs, options, np.full(2, costs.network.delay_seconds), around).best > 0
     assert below and not above
+
+
+def test_switch_is_found_at_delays_far_above_those_of_a_network_of_exact_sums():
+    fits, costs, runs = fit_world(FAST)
+    trials = [("local:8", 4, batch, 0.05 * np.sqrt(batch / 64), seed, None) for batch in BATCHES for seed in range(3)]
+    table = fit_ratio_table(pd.concat([runs, build_runs(map(FAST.run, trials))], ignore_index=True))
+    delay = find_switches(fits, costs, table).delay_seconds
+    assert delay > 100 * FAST.delay
+    options = list_map_options(fits, costs, table)
+    around = np.array([delay / 1.02, delay * 1.02])
+    below, above = answer_networks(fits, costs, options, around, np.full(2, costs.network.bits_per_second)).best > 0
+    assert above and not below
 
 
 def count_rounds(name):

@@ -57,6 +57,7 @@ def test_an_average_after_every_step_is_a_step_along_the_mean_gradient(changes):
 def test_one_worker_takes_the_steps_of_exact_training_to_the_bit(changes):
     config = replace(DIGITS, workers=1, batch_size=32, **changes)
     assert are_equal(train_model(replace(config, sync="local:5"))[0], train_model(config)[0])
+    assert Training(replace(config, sync="local:5")).steps.saved is None  # nobody takes a turn after it
 
 
 @pytest.mark.parametrize("changes", [{}, ADAMW], ids=["sgd", "adamw"])
