@@ -26,7 +26,10 @@ OUTSIDE_KIND = "model itself and loss"
 
 
 def count_layer_work(config: TrainConfig, workload: Workload, device: torch.device) -> list[LayerWork]:
-    """Pass one small batch through the model of a run, and return the work of each layer that has any."""
+    """Pass one small batch through the model of a run, and return the work of each layer that has any.
+
+    All workers call this: what a user's loss exchanges, it exchanges here too.
+    """
     config = replace(config.with_defaults(workload.defaults), batch_size=COUNTED_EXAMPLES)
     model = build_shared_model(config, workload, device, workers=1).model.train()
     inputs, targets = next(BatchLoader(config, workload, device).train_batches(range(1), 0))

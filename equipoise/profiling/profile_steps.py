@@ -68,7 +68,7 @@ def profile_steps(
     stepped = SteppedTraining(config, workload, device)
     blocks = measure_blocks(stepped)
     trace = trace_within_limit(stepped, -(-steps // stepped.interval) * stepped.interval)
-    layers = count_layer_work(config, workload, device) if stepped.training.rank == 0 else []
+    layers = count_layer_work(config, workload, device)  # on all workers, as a loss may wait for the others
     report = ProfileReport(
         config=config,
         machine=describe_hardware(device),
