@@ -69,7 +69,7 @@ def profile_steps(
     blocks = measure_blocks(stepped)
     trace = trace_within_limit(stepped, -(-steps // stepped.interval) * stepped.interval)
     layers = count_layer_work(config, workload, device)  # on all workers, as a loss may wait for the others
-    report = ProfileReport(
+    own_report = ProfileReport(
         config=config,
         machine=describe_hardware(device),
         nodes=nodes,
@@ -80,7 +80,8 @@ def profile_steps(
         timings=take_short_timings(stepped, config, workload, considered),
         timeline=gather_timeline(trace.trace),
     )
-    return ProfileResult(report, trace.trace.content, stepped)
+    first: Any = gather_objects(own_report)[0]  # its layers and limits for all of them, so that all try the same
+    return ProfileResult(first, trace.trace.content, stepped)
 
 
 def measure_blocks(stepped: SteppedTraining) -> MeasuredBlocks:
@@ -162,9 +163,8 @@ def add_layer_seconds(layers: list[LayerWork], trace: SizedTrace, blocks: Measur
     summary = trace.trace.summary
     if not summary.forward_seconds:
         return layers
-    traced = sum(span.seconds for span in summary.spans if span.part in ("forward", "backward")) / trace.steps
     own = split_step(blocks)
-    scale = (own["forward"] + own["backward"]) / traced if traced else 1.0
+    scale = (own["forward"] + own["backward"]) / summary.pass_seconds
     return [
         replace(
             layer,

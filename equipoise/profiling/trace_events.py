@@ -4,8 +4,10 @@ The operations of a layer's forward pass lie inside its range. Those of its back
 number that torch gives a node of the graph: the last operation of the forward pass with that number made it.
 """
 
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import Any, NamedTuple
 
 BACKWARD_NODE = "autograd::engine::evaluate_function: "
@@ -28,7 +30,7 @@ class TraceSummary(NamedTuple):
     """What the traced steps of one worker say, in mean seconds of a step."""
 
     forward_seconds: dict[str, float]
-    """by name of the layer"""
+    """by name of the layer; the median of steps, as any one may have been interrupted"""
     backward_seconds: dict[str, float]
     hidden_exchange: float
     """seconds of the exchange during the backward pass"""
@@ -36,6 +38,8 @@ class TraceSummary(NamedTuple):
     """seconds of the exchange while the worker waits for batches"""
     spans: list[PartSpan]
     """parts of the steps, and sums over workers as `exchange`"""
+    pass_seconds: float
+    """median seconds of both passes of a step"""
     step_starts: list[float]
     """seconds at which each step begins: its first forward pass after an optimizer's step"""
 
@@ -45,8 +49,6 @@ def summarize_trace(events: Iterable[TraceEvent], steps: int, layer_prefix: str,
     complete = [event for event in events if event.get("ph") == "X"]
     whole = next(event for event in complete if event["name"] == range_prefix + "steps")
     thread, origin = whole["tid"], whole["ts"]
-    forward, layer_by_sequence = sum_forward(complete, layer_prefix, thread)
-    backward = sum_backward(complete, layer_by_sequence)
     spans = [
         PartSpan(event["name"].removeprefix(range_prefix), (event["ts"] - origin) / MICROSECONDS, duration(event))
         for event in complete
@@ -61,14 +63,43 @@ def summarize_trace(events: Iterable[TraceEvent], steps: int, layer_prefix: str,
     by_part: dict[str, list[Stretch]] = defaultdict(list)
     for span in spans:
         by_part[span.part].append((span.start, span.start + span.seconds))
+    starts = find_step_starts(by_part["forward"], steps)
+    by_step = split_events(complete, [origin + MICROSECONDS * start for start in starts])
+    forward, layer_by_sequence = zip(*(sum_forward(part, layer_prefix, thread) for part in by_step), strict=True)
+    backward = [sum_backward(*pair) for pair in zip(by_step, layer_by_sequence, strict=True)]
     return TraceSummary(
-        {name: seconds / steps for name, seconds in forward.items()},
-        {name: seconds / steps for name, seconds in backward.items()},
+        find_medians(forward),
+        find_medians(backward),
         overlap_seconds(exchange, merge_stretches(by_part["backward"])) / steps,
         overlap_seconds(exchange, merge_stretches(by_part["data"])) / steps,
         sorted([*spans, *sums], key=lambda span: span.start),
-        find_step_starts(by_part["forward"], steps),
+        median_pass_seconds(spans, starts),
+        starts,
     )
+
+
+def split_events(events: Sequence[TraceEvent], starts: Sequence[float]) -> list[list[TraceEvent]]:
+    """Split events by the steps that begin at `starts`; what lies before the first one belongs to none."""
+    parts: list[list[TraceEvent]] = [[] for _ in starts]
+    for event in events:
+        index = bisect(starts, event["ts"]) - 1
+        if index >= 0:
+            parts[index].append(event)
+    return parts
+
+
+def median_pass_seconds(spans: Sequence[PartSpan], starts: Sequence[float]) -> float:
+    """Return the median over the steps that begin at `starts` of the seconds of their passes; 0 without any."""
+    seconds = [0.0] * len(starts)
+    for span in spans:
+        if span.part in ("forward", "backward"):
+            seconds[bisect(starts, span.start) - 1] += span.seconds
+    return median(seconds) if seconds else 0.0
+
+
+def find_medians(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the median of each name over all rows, 0 in rows without it."""
+    return {name: median(row.get(name, 0.0) for row in rows) for name in {name for row in rows for name in row}}
 
 
 def duration(event: TraceEvent) -> float:

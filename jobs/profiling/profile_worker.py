@@ -68,18 +68,11 @@ def run_profile_worker(loop_config: JsonObject) -> ProfileReport:
     if result.stepped.training.rank == 0:
         with atomic_write(parse_location(config.out) / TRACE_FILE) as temporary:
             temporary.write_bytes(result.trace)
-    report = add_advice(share_report(result.report))
+    report = add_advice(result.report)
     if not config.tries:
         return report
     report = try_proposals(report, result.stepped, workload, device)
     return try_fewer_workers(report, result.stepped, workload, group) if group else report
-
-
-def share_report(report: ProfileReport) -> ProfileReport:
-    """Return the report of the first worker on all of them, so that all try the same."""
-    first = gather_objects(report)[0]
-    assert isinstance(first, ProfileReport)  # noqa: S101 - each worker gave one
-    return first
 
 
 def try_fewer_workers(

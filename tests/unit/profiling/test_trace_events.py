@@ -13,6 +13,7 @@ def build_event(name, start, end, thread=THREAD, **arguments):
 
 
 def summarize(events, steps=1):
+    """Summarize events in the range of all steps; each step begins with a forward pass."""
     whole = build_event("part: steps", 0, 100)
     return summarize_trace([{"ph": "M", "name": "thread"}, *events, whole], steps, "layer: ", "part: ")
 
@@ -20,6 +21,8 @@ def summarize(events, steps=1):
 def test_layers_have_the_seconds_of_their_own_passes():
     summary = summarize(
         [
+            build_event("part: forward", 1, 13),
+            build_event("part: backward", 20, 31),
             build_event("layer: ", 1, 11),
             build_event("layer: body", 2, 8),
             build_event("aten::linear", 3, 5, **{"Sequence number": 1}),
@@ -34,10 +37,19 @@ def test_layers_have_the_seconds_of_their_own_passes():
             build_event(NODE + "AddmmBackward0", 24, 29, **{"Sequence number": 2, "Fwd thread id": 1}),
             build_event(NODE + "AccumulateGrad", 29, 31),
         ],
-        steps=2,
     )
-    assert summary.forward_seconds == pytest.approx({"": 1, "body": 3, "head": 1})
-    assert summary.backward_seconds == pytest.approx({"": 0.5, "head": 1.5, "body": 2.5})
+    assert summary.forward_seconds == pytest.approx({"": 2, "body": 6, "head": 2})
+    assert summary.backward_seconds == pytest.approx({"": 1, "head": 3, "body": 5})
+    assert summary.pass_seconds == pytest.approx(12 + 11)
+
+
+def test_steps_that_were_interrupted_do_not_count():
+    events = []
+    for start, took in ((0, 2), (10, 9), (20, 2)):
+        events.append(build_event("part: forward", start, start + took))
+        events.append(build_event("layer: body", start, start + took))
+    summary = summarize(events, steps=3)
+    assert summary.forward_seconds == pytest.approx({"body": 2}) and summary.pass_seconds == pytest.approx(2)
 
 
 def test_exchange_is_hidden_by_the_parts_that_it_runs_beside():
