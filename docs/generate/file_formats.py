@@ -47,6 +47,7 @@ from equipoise.planning.measurements import (
     Column,
 )
 from equipoise.planning.parameter_servers.worker_speeds import SECONDS_BY_WORKER_COLUMN
+from equipoise.profiling.profile_report import PROFILE_SCHEMA, ProfileReport
 from equipoise.runs.misclassified import MisclassifiedImage
 from equipoise.runs.record import RECORD_SCHEMA, Lap, Record
 from jobs.timing.timing_records import ExchangeTiming, StepTiming
@@ -68,6 +69,7 @@ JSON_FILES = (
     JsonFile(name="arrivals.jsonl", classes=(LapArrivals,)),
     JsonFile(name="misclassified.json", classes=(MisclassifiedImage,)),
     JsonFile(name="plan.json", classes=(PlanDocument,), schema=PLAN_SCHEMA),
+    JsonFile(name="profile.json", classes=(ProfileReport,), schema=PROFILE_SCHEMA),
     JsonFile(name="bundle.json", classes=(Manifest, DriftCondition), schema=BUNDLE_SCHEMA_VERSION),
     JsonFile(name="verdict.json", classes=(DatasetVerdict, StreamVerdict)),
     JsonFile(name="captures", classes=(CaptureMetadata,)),
@@ -77,7 +79,7 @@ FILES = (
     *("system.csv", "exchange.csv", "statistical.csv"),
     "targets.csv",
     "links.csv",
-    *("plan.json", "bundle.json", "reference.npz", "verdict.json", "captures"),
+    *("plan.json", "profile.json", "bundle.json", "reference.npz", "verdict.json", "captures"),
 )
 """files in the order of the page"""
 

@@ -106,6 +106,12 @@ TEXTS = {
         " and a sweep writes it again after each run that confirms or refutes it. `equipoise train --plan` reads it."
         " Parts are null where what they need was not measured, and `warnings` then say what to measure.",
     ),
+    "profile.json": FileText(
+        "profile.json",
+        "`profile`",
+        "Where the time of a step goes, and what would shorten it: seconds by part, layer and line of code, and"
+        " proposals with their predicted and measured gains. Parts of seconds are means of a step.",
+    ),
     "bundle.json": FileText(
         "bundle.json",
         "`publish`, `adapt`",

@@ -23,7 +23,7 @@ class DeviceReads(TorchDispatchMode):
     """Mode in which reads from a device are noted beside collective calls; each operation takes longer in it."""
 
     def __init__(self, sync_watch: SyncWatch, device_type: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.sync_watch, self.device_type = sync_watch, device_type
 
     def __torch_dispatch__(

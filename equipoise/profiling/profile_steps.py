@@ -74,7 +74,8 @@ def profile_steps(
         machine=describe_hardware(device),
         nodes=nodes,
         steps=summarize_blocks(blocks, trace.steps, trace.trace, device),
-        layers=tuple(add_layer_seconds(layers, trace, blocks)),
+        # ranges of the launching thread say nothing about what a GPU does when
+        layers=tuple(add_layer_seconds(layers, trace, blocks) if device.type == "cpu" else layers),
         limits=limits,
         sync_points=gather_sync_points(stepped, blocks),
         timings=take_short_timings(stepped, config, workload, considered),

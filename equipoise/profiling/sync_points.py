@@ -70,17 +70,17 @@ class SyncWatch:
         if not dist.is_available():
             yield self
             return
-        names = [name for name in COLLECTIVES if name in vars(dist.ProcessGroup)]
-        originals = [(dist.ProcessGroup, name, vars(dist.ProcessGroup)[name]) for name in names]  # unbound
-        originals.append((dist.Work, "wait", vars(dist.Work)["wait"]))
-        for kind, name, _ in originals:
-            method = getattr(kind, name)
-            setattr(kind, name, self._watch_wait(method) if kind is dist.Work else self._watch_call(name, method))
+        group_methods = {name: vars(dist.ProcessGroup)[name] for name in COLLECTIVES if name in vars(dist.ProcessGroup)}
+        wait = vars(dist.Work)["wait"]
+        for name in group_methods:
+            setattr(dist.ProcessGroup, name, self._watch_call(name, getattr(dist.ProcessGroup, name)))
+        dist.Work.wait = self._watch_wait(dist.Work.wait)  # type: ignore[method-assign]
         try:
             yield self
         finally:
-            for kind, name, method in originals:
-                setattr(kind, name, method)
+            for name, method in group_methods.items():
+                setattr(dist.ProcessGroup, name, method)  # as it was defined: unbound
+            dist.Work.wait = wait  # type: ignore[method-assign]
             self.pending.clear()
 
     def add_call(self, place: CallPlace, start: float) -> list[Any]:
