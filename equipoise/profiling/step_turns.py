@@ -19,7 +19,7 @@ from equipoise.workloads import Workload
 
 BLOCK_SECONDS = 0.15  # of a block of steps, unless a step takes longer
 MAX_BLOCK_STEPS = 50
-MIN_TURNS, MAX_TURNS = 5, 11
+MIN_BLOCK_TURNS, MAX_BLOCK_TURNS = 5, 11
 TURNS_SECONDS = 4.0  # for all turns of two settings
 CACHED_BATCHES = 4  # taken again and again where no loader is to be waited for
 
@@ -42,7 +42,7 @@ def time_in_turns(trainings: Sequence[SteppedTraining], counts: Sequence[int], s
     """Take blocks of all trainings in turns for about so many seconds; return the seconds of a step by turn."""
     turns: list[list[float]] = []
     start = time.monotonic()
-    while len(turns) < MIN_TURNS or (len(turns) < MAX_TURNS and has_time(start, seconds, trainings[0])):
+    while len(turns) < MIN_BLOCK_TURNS or (len(turns) < MAX_BLOCK_TURNS and has_time(start, seconds, trainings[0])):
         turns.append([time_slowest(*pair) for pair in zip(trainings, counts, strict=True)])
     return turns
 
@@ -92,7 +92,7 @@ def time_pass_ratio(base: SteppedTraining, other: SteppedTraining, seconds: floa
     repeats = int(min(max(1.0, BLOCK_SECONDS / 2 / slowest), MAX_BLOCK_STEPS))
     ratios: list[float] = []
     start = time.monotonic()
-    while len(ratios) < MIN_TURNS or (len(ratios) < MAX_TURNS and has_time(start, seconds, base)):
+    while len(ratios) < MIN_BLOCK_TURNS or (len(ratios) < MAX_BLOCK_TURNS and has_time(start, seconds, base)):
         own, with_change = (sum(time_call(run, device) for _ in range(repeats)) for run in runs)
         ratios.append(with_change / own)
     logs = gather_rows(np.log(ratios).tolist(), device)
@@ -132,4 +132,4 @@ def keep_batches(stepped: SteppedTraining) -> None:
 
 def time_median(stepped: SteppedTraining, count: int) -> float:
     """Return the median seconds of a step over several blocks."""
-    return statistics.median(time_slowest(stepped, count) for _ in range(MIN_TURNS))
+    return statistics.median(time_slowest(stepped, count) for _ in range(MIN_BLOCK_TURNS))

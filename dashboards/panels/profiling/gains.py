@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 
 from dashboards.page import NumberCell, Panel, Table, TableCell
-from dashboards.panels.profiling.step_parts import FRAME_PIXELS, ROW_PIXELS
+from dashboards.panels.profiling.step_parts import FRAME_PIXELS, BAR_ROW_PIXELS
 from dashboards.theme import BLUE, NEUTRAL_COLOR, apply_theme, format_seconds, format_significant
 from equipoise.formatting import format_share
 from equipoise.planning.interval import IntervalEstimate
@@ -51,7 +51,7 @@ def gains_figure(report: ProfileReport) -> go.Figure:
     figure.add_vline(1, line_dash="dot", line_color=NEUTRAL_COLOR)
     figure.update_xaxes(title_text="examples per second, times those of the run")
     figure.update_yaxes(autorange="reversed")
-    return apply_theme(figure, FRAME_PIXELS + ROW_PIXELS * len(proposals))
+    return apply_theme(figure, FRAME_PIXELS + BAR_ROW_PIXELS * len(proposals))
 
 
 def build_gains_panel(report: ProfileReport) -> Panel:

@@ -34,7 +34,7 @@ READING_OF_TIMELINE = (
     " sums that run beside it; where both rows are filled, the exchange is hidden. The file for Perfetto has every"
     " operation of the first worker."
 )
-ROW_PIXELS = 34
+BAR_ROW_PIXELS = 34
 FRAME_PIXELS = 120
 
 
@@ -55,7 +55,7 @@ def step_parts_figure(report: ProfileReport) -> go.Figure:
             )
     figure.update_xaxes(title_text="ms per step")
     figure.update_yaxes(autorange="reversed")
-    height = FRAME_PIXELS + ROW_PIXELS * len(workers)
+    height = FRAME_PIXELS + BAR_ROW_PIXELS * len(workers)
     return apply_theme(figure, height).update_layout(barmode="stack", legend={"traceorder": "normal"})
 
 
@@ -80,7 +80,7 @@ def timeline_figure(report: ProfileReport) -> go.Figure:
     order = [f"worker {worker}{', exchange' * is_exchange}" for worker, is_exchange in rows]
     figure.update_yaxes(categoryorder="array", categoryarray=order, autorange="reversed")
     figure.update_xaxes(title_text="ms since the first of these steps")
-    return apply_theme(figure, FRAME_PIXELS + ROW_PIXELS * len(rows)).update_layout(barmode="overlay")
+    return apply_theme(figure, FRAME_PIXELS + BAR_ROW_PIXELS * len(rows)).update_layout(barmode="overlay")
 
 
 def build_step_parts_panel(report: ProfileReport) -> Panel:
