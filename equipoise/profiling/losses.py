@@ -7,6 +7,7 @@ from equipoise.profiling.profile_report import LossKind, ProfileReport, StepLoss
 
 LOST_KINDS: tuple[LossKind, ...] = ("data", "sync", "exchange", "imbalance")
 MIN_LOST_SHARE = 0.05  # of a step: a smaller loss stands behind the work
+COLD_WAIT_SHARE = 0.3  # of a step waiting for batches, from which passes start with cold caches
 MIN_SHOWN_SHARE = 0.005
 NORMAL_QUANTILE = 1.2816  # of an interval of 80 %
 RELATIVE_ERROR = 0.15  # of the log of a predicted gain: parts of a step overlap and share processors
@@ -70,7 +71,10 @@ def data_seconds(report: ProfileReport) -> float:
 def saved_by_data(report: ProfileReport) -> float:
     """Return by how many seconds a step is shorter without waiting for batches, which hides a part of the exchange."""
     slowest = max(report.steps.parts, key=lambda part: part.data)
-    return max(0.0, slowest.data - slowest.exchange_under_data)
+    alone = report.timings.pass_seconds
+    colder = 0.0 if alone is None else max(0.0, slowest.forward + slowest.backward - alone)
+    waits_share = min(1.0, slowest.data / slowest.seconds / COLD_WAIT_SHARE)  # short waits leave caches warm
+    return max(0.0, slowest.data + waits_share * colder - slowest.exchange_under_data)
 
 
 def exchange_seconds(report: ProfileReport) -> float:

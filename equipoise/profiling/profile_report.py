@@ -204,6 +204,9 @@ class ShortTimings:
     """by name of the proposal"""
     sum_seconds: dict[int, float] = field(default_factory=dict)
     """seconds of an all-reduce alone, by its bytes"""
+    pass_seconds: NonNegativeNumber | None = None
+    """seconds of both passes of a step alone, again and again, on the slowest worker: shorter than where a worker waits
+    before each, which leaves caches cold"""
     gradient_bytes: NonNegativeCount = 0
     """bytes that each worker exchanges in a step"""
     is_read_ahead: bool = False

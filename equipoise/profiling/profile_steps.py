@@ -25,7 +25,7 @@ from equipoise.profiling.profile_report import (
 )
 from equipoise.profiling.step_marks import StepMarks
 from equipoise.profiling.step_trace import StepTrace, trace_steps
-from equipoise.profiling.step_turns import choose_block_steps, time_batches, time_pass_ratio, time_slowest
+from equipoise.profiling.step_turns import choose_block_steps, time_batches, time_pass_ratio, time_passes, time_slowest
 from equipoise.profiling.stepped_training import SteppedTraining, gather_objects, gather_rows
 from equipoise.profiling.sync_points import SyncWatch, summarize_calls
 from equipoise.training.comm_benchmark import time_all_reduces
@@ -204,6 +204,7 @@ def take_short_timings(
             if name in considered and can_apply(name, config, workload)
         },
         sum_seconds=time_all_reduces(gradient_bytes, training.device, SUMS_SECONDS) if has_sums else {},
+        pass_seconds=time_passes(stepped),
         gradient_bytes=gradient_bytes,
         is_read_ahead=not workload.train.is_in_memory,
     )

@@ -21,6 +21,7 @@ BLOCK_SECONDS = 0.15  # of a block of steps, unless a step takes longer
 MAX_BLOCK_STEPS = 50
 MIN_BLOCK_TURNS, MAX_BLOCK_TURNS = 5, 11
 TURNS_SECONDS = 4.0  # for all turns of two settings
+ALONE_PASSES = 15
 CACHED_BATCHES = 4  # taken again and again where no loader is to be waited for
 
 
@@ -99,6 +100,14 @@ def time_pass_ratio(base: SteppedTraining, other: SteppedTraining, seconds: floa
     medians = [float(np.median(row)) for row in logs]
     sd = max(float(np.std(row, ddof=1)) for row in logs) / len(ratios) ** 0.5
     return PassRatio(ratio=float(np.exp(np.mean(medians))), log_sd=sd)
+
+
+def time_passes(stepped: SteppedTraining) -> float:
+    """Return the median seconds of both passes of a step alone, repeated, on the slowest worker."""
+    run, device = build_pass(stepped), stepped.training.device
+    run()
+    own = statistics.median(time_call(run, device) for _ in range(ALONE_PASSES)) * len(stepped.training.micro_indices)
+    return max(row[0] for row in gather_rows([own], device))
 
 
 def build_pass(stepped: SteppedTraining) -> Callable[[], None]:

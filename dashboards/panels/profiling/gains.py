@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 
 from dashboards.page import NumberCell, Panel, Table, TableCell
-from dashboards.panels.profiling.step_parts import FRAME_PIXELS, BAR_ROW_PIXELS
+from dashboards.panels.profiling.step_parts import BAR_ROW_PIXELS, FRAME_PIXELS
 from dashboards.theme import BLUE, NEUTRAL_COLOR, apply_theme, format_seconds, format_significant
 from equipoise.formatting import format_share
 from equipoise.planning.interval import IntervalEstimate

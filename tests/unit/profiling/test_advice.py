@@ -55,6 +55,17 @@ def test_loader_gains_what_the_exchange_does_not_take_in_its_place(under_data, g
     assert gains_by_name(build_profile_report([parts]))["loader as fast as the step"] == pytest.approx(gain)
 
 
+@pytest.mark.parametrize(
+    ("data", "alone", "gain"), [(60, 30, 100 / 30), (60, 50, 100 / 40), (15, 25, 100 / 77.5)], ids=str
+)
+def test_passes_that_start_cold_after_a_wait_are_shorter_without_it(data, alone, gain):
+    parts = build_parts(data=data, forward=20, backward=100 - data - 20 if data == 60 else 20)
+    timings = ShortTimings(pass_seconds=alone / 1000)
+    assert gains_by_name(build_profile_report([parts], timings=timings))["loader as fast as the step"] == pytest.approx(
+        gain
+    )
+
+
 def test_readers_are_proposed_where_examples_are_read_ahead_and_halve_a_step_at_most():
     report = build_profile_report([build_parts(data=80, forward=10)], threads=3)
     read_ahead = replace(report, timings=ShortTimings(is_read_ahead=True))
