@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -40,14 +40,32 @@ LINK_MEGABITS = 200
 NARROW, WIDE = 512, 2048
 TRACED_STEPS = 20
 CONSIDERED = ("double batch", "twice the link", "bf16", "channels_last")
-CASES: dict[str, tuple[str, str, int, int, float | None]] = {
-    "scalar": ("with_scalar_sum", "plain_digits", 2, 32, None),
-    "scalar-delayed": ("with_scalar_sum", "plain_digits", 2, 32, 1000),
-    "loader": ("with_slow_loader", "with_fast_loader", 1, 64, None),
-    "layer": ("with_wide_layer", "with_narrow_layer", 1, 128, None),
-    "link": ("wide_digits", "wide_digits", 2, 64, LINK_MEGABITS),
+
+
+class Case(NamedTuple):
+    """Steps that lose time, and the same without the loss."""
+
+    workload: str
+    clean: str
+    """workload without the loss; the same where there is none to take away"""
+    workers: int = 1
+    batch: int = 32
+    accumulation: int = 1
+    megabits: float | None = None
+    """rate of the links between two hosts; None for links as fast as memory"""
+
+
+CASES = {
+    "scalar": Case("with_scalar_sum", "plain_digits", workers=2),
+    "scalar in micro-steps": Case("with_scalar_sum", "plain_digits", workers=2, accumulation=8),
+    "loader": Case("with_slow_loader", "with_fast_loader", batch=64),
+    "layer": Case("with_wide_layer", "with_narrow_layer", batch=128),
+    "link": Case("wide_digits", "wide_digits", workers=2, batch=64, megabits=LINK_MEGABITS),
+    "digits": Case("plain_digits", "plain_digits"),
+    "digits, large batch": Case("plain_digits", "plain_digits", workers=2, batch=128),
+    "text": Case("text", "text", batch=16),
+    "text on two": Case("text", "text", workers=2, batch=8),
 }
-"""workloads with and without the loss, workers, batch size, and rate of links in Mbit/s"""
 
 
 def plain_digits(config: TrainConfig) -> Workload:
@@ -131,17 +149,22 @@ def with_narrow_layer(config: TrainConfig) -> Workload:
 
 def profile_case(name: str) -> dict[str, Any]:
     """Profile a case in this process, and time it in turns with its steps without the loss."""
-    lossy, clean, workers, batch, _ = CASES[name]
+    case = CASES[name]
     configs = [
-        TrainConfig(workload=f"benchmarks.profile_losses:{function}", workers=workers, batch_size=batch)
-        for function in (lossy, clean)
+        TrainConfig(
+            workload=workload if workload == "text" else f"benchmarks.profile_losses:{workload}",
+            workers=case.workers,
+            batch_size=case.batch,
+            grad_accumulation=case.accumulation,
+        )
+        for workload in (case.workload, case.clean)
     ]
     workload = load_workload(configs[0])
     start = time.monotonic()
-    result = profile_steps(configs[0], workload, CPU, TRACED_STEPS, CONSIDERED, nodes=workers)
+    result = profile_steps(configs[0], workload, CPU, TRACED_STEPS, CONSIDERED, nodes=case.workers)
     took = time.monotonic() - start
-    report = try_proposals(add_advice(result.report), result.stepped, workload, CPU)
-    is_other = lossy != clean
+    report = try_proposals(add_advice(result.report), result.stepped, workload, CPU, min_gain=0.0)
+    is_other = case.workload != case.clean
     gain = (
         measure_gain(result.stepped, SteppedTraining(configs[1], load_workload(configs[1]), CPU)) if is_other else None
     )
@@ -174,12 +197,12 @@ def predict_narrow_layer(report: ProfileReport) -> float:
 
 def run_case(name: str, megabits: float | None) -> dict[str, Any]:
     """Run a case on as many hosts as it has workers, with links of a rate, and return what it showed."""
-    if CASES[name][2] == 1:
+    if CASES[name].workers == 1:
         command = [sys.executable, "-m", "benchmarks.profile_losses", "--here", name]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         found: dict[str, Any] = json.loads(output.splitlines()[-1])
         return found
-    with create_lan(CASES[name][2], megabits) as hosts:
+    with create_lan(CASES[name].workers, megabits) as hosts:
         (shown, *_) = run_on_hosts(hosts, "benchmarks.profile_losses:profile_case", name)
     return shown
 
@@ -205,7 +228,7 @@ def main() -> None:
         print(json.dumps(profile_case(sys.argv[2])))
         return
     for name in sys.argv[1:] or CASES:
-        megabits = CASES[name][4]
+        megabits = CASES[name].megabits
         print_case(name, run_case(name, megabits))
         if name == "link" and megabits:
             for rate in (2 * megabits, None):

@@ -14,7 +14,11 @@ from equipoise.workloads import Workload
 
 
 def try_proposals(
-    report: ProfileReport, stepped: SteppedTraining, workload: Workload, device: torch.device
+    report: ProfileReport,
+    stepped: SteppedTraining,
+    workload: Workload,
+    device: torch.device,
+    min_gain: float = MIN_GAIN,
 ) -> ProfileReport:
     """Return a profile with the measured gain of each proposal that is predicted to gain enough and can be tried here.
 
@@ -22,7 +26,7 @@ def try_proposals(
     """
     tried = [
         replace(proposal, tried_gain=try_proposal(proposal, report, stepped, workload, device))
-        if proposal.gain.value >= MIN_GAIN
+        if proposal.gain.value >= min_gain
         else proposal
         for proposal in report.proposals
     ]
