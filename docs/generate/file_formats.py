@@ -49,6 +49,7 @@ from equipoise.planning.measurements import (
 )
 from equipoise.planning.parameter_servers.worker_speeds import SECONDS_BY_WORKER_COLUMN
 from equipoise.planning.sharding.memory_report import MemoryReport
+from equipoise.profiling.profile_report import PROFILE_SCHEMA, ProfileReport
 from equipoise.runs.misclassified import MisclassifiedImage
 from equipoise.runs.record import RECORD_SCHEMA, Lap, Record
 from jobs.timing.timing_records import ExchangeTiming, StepTiming
@@ -71,6 +72,7 @@ JSON_FILES = (
     JsonFile(name="misclassified.json", classes=(MisclassifiedImage,)),
     JsonFile(name="plan.json", classes=(PlanDocument,), schema=PLAN_SCHEMA),
     JsonFile(name="memory.json", classes=(MemoryReport,), schema=MemoryReport.schema),
+    JsonFile(name="profile.json", classes=(ProfileReport,), schema=PROFILE_SCHEMA),
     JsonFile(name="bundle.json", classes=(Manifest, DriftCondition), schema=BUNDLE_SCHEMA_VERSION),
     JsonFile(name="verdict.json", classes=(DatasetVerdict, StreamVerdict)),
     JsonFile(name="captures", classes=(CaptureMetadata,)),
@@ -80,7 +82,7 @@ FILES = (
     *("system.csv", "exchange.csv", "statistical.csv"),
     "targets.csv",
     "links.csv",
-    *("plan.json", "memory.json", "bundle.json", "reference.npz", "verdict.json", "captures"),
+    *("plan.json", "memory.json", "profile.json", "bundle.json", "reference.npz", "verdict.json", "captures"),
 )
 """files in the order of the page"""
 

@@ -112,6 +112,12 @@ TEXTS = {
         "What a worker needs over its batch by part, as a sweep with `--memory` predicts it, and the peaks that it"
         " measured: of whole models, and of the sharding of its plan. The page of the plan draws it.",
     ),
+    "profile.json": FileText(
+        "profile.json",
+        "`profile`",
+        "Where the time of a step goes, and what would shorten it: seconds by part, layer and line of code, and"
+        " proposals with their predicted and measured gains. Parts of seconds are means of a step.",
+    ),
     "bundle.json": FileText(
         "bundle.json",
         "`publish`, `adapt`",

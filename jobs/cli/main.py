@@ -27,6 +27,7 @@ COMMAND_MODULES = {
     "records": "jobs.records",
     "replay": "jobs.replay",
     "links": "jobs.links",
+    "profile": "jobs.profile",
     "pages": "dashboards.build",
     "contact-sheet": "jobs.contact_sheet",
     "demo": "jobs.demo.__main__",

@@ -9,7 +9,9 @@ from dashboards.experiments import load_experiment
 from dashboards.links_page import build_links_page
 from dashboards.page import write_page
 from dashboards.panels.experiment_index import INDEX_COLUMNS
+from dashboards.profile_page import build_profile_page
 from dashboards.reports import drift_page, write_pages
+from equipoise.profiling.advice import add_advice
 from equipoise.storage.atomic import write_json
 from tests.support.chromium import (
     find_accessibility_violations,
@@ -19,10 +21,11 @@ from tests.support.chromium import (
 )
 from tests.support.drift_data import extract_shape_features, render_shapes, shapes_profile
 from tests.support.link_reports import build_link_report
+from tests.support.profile_reports import build_profile_report, build_sync_point
 from tests.support.sweep_folders import write_sweep_folder
 from tests.unit.dashboards.test_training_run import record
 
-PAGE_KINDS = ("curve", "scaling", "run", "drift", "stream", "rows", "links", "index")
+PAGE_KINDS = ("curve", "scaling", "run", "drift", "stream", "rows", "links", "profile", "index")
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +43,8 @@ def pages(tmp_path_factory):
     drift_pages = {"drift": write_page(page, root / "drift.html"), "stream": write_stream_page(root / "stream.html")}
     drift_pages["rows"] = write_rows_page(root / "rows.html")
     drift_pages["links"] = write_page(build_links_page(build_link_report()), root / "links.html")
+    report = add_advice(build_profile_report(sync_points=[build_sync_point(0.02)]))
+    drift_pages["profile"] = write_page(build_profile_page(report), root / "profile.html")
     return {kind: root / name for kind, name in paths.items()} | drift_pages
 
 

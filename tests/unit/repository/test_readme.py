@@ -15,6 +15,7 @@ from jobs.contact_sheet import ContactSheetOptions
 from jobs.demo.__main__ import DemoOptions
 from jobs.links import LinksOptions
 from jobs.plan import PlanOptions
+from jobs.profile import ProfileOptions
 from jobs.publish import PublishOptions
 from jobs.ray_tune.sweep_options import SweepOptions
 from jobs.records import RecordsOptions
@@ -35,10 +36,12 @@ OPTION_CLASSES = (
     DemoOptions,
     RecordsOptions,
     LinksOptions,
+    ProfileOptions,
 )
 OTHER_OPTIONS = {  # of Ray, pip, curl and other tools
     *("--working-dir", "--submission-id", "--no-wait", "--runtime-env-json", "--metadata-json", "--head", "--generate"),
     *("--help", "--constraint", "--editable", "--silent", "--form"),
+    "--try",  # of equipoise profile: no field can have the name of a keyword
     *("--standalone", "--nproc-per-node", "--bs"),
 }
 MAX_LINES, MAX_COLUMNS = 200, 100

@@ -1,0 +1,1 @@
+"""Panels of the profile of a run: parts of a step, timeline, layers, roofline and advice."""

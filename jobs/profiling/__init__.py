@@ -1,0 +1,1 @@
+"""Profiles of training steps on the workers of a cluster."""

@@ -1,0 +1,91 @@
+"""The page of a profile and its terminal text say where time goes, what would help, and what trying it showed."""
+
+from dataclasses import replace
+
+import pytest
+
+from dashboards.page import NumberCell, render_html
+from dashboards.panels.profiling.gains import gains_figure, losses_table, proposals_table
+from dashboards.panels.profiling.layers import build_layer_panels, layers_table, limit_share, roofline_figure
+from dashboards.panels.profiling.step_parts import step_parts_figure, step_parts_table, timeline_figure
+from dashboards.profile_page import NOTHING_TO_GAIN, build_profile_page, describe_profile
+from equipoise.profiling.advice import add_advice
+from equipoise.profiling.profile_report import ShortTimings
+from tests.support.profile_reports import build_layer, build_parts, build_profile_report, build_sync_point
+
+REPORT = add_advice(build_profile_report(sync_points=[build_sync_point(0.02)]))
+
+
+def list_texts(table):
+    return [[cell.text if isinstance(cell, NumberCell) else cell for cell in row] for row in table.rows]
+
+
+def try_first(report, gain):
+    first, *others = report.proposals
+    return replace(report, proposals=(replace(first, tried_gain=gain), *others))
+
+
+def test_parts_of_each_worker_add_up_to_its_step():
+    figure = step_parts_figure(REPORT)
+    assert [sum(values) for values in zip(*(trace.x for trace in figure.data), strict=True)] == pytest.approx(
+        [100, 100]
+    )
+    assert [trace.name for trace in figure.data] == ["forward", "backward", "optimizer", "waiting for the exchange"]
+    assert list_texts(step_parts_table(REPORT))[1][:2] == [1, "100 ms"]
+
+
+def test_timeline_has_a_row_for_the_exchange_of_each_worker():
+    figure = timeline_figure(REPORT)
+    rows = {label for trace in figure.data for label in trace.y}
+    assert rows == {"worker 0", "worker 0, exchange", "worker 1"} == set(figure.layout.yaxis.categoryarray)
+    backward = next(trace for trace in figure.data if trace.name == "backward")
+    assert (backward.base[0], backward.x[0]) == pytest.approx((20, 30))
+
+
+def test_layer_below_the_roof_has_its_share_of_the_limit():
+    layer = build_layer("wide", 0.02)
+    moved = (3 * 400 + 2 * 40) * 32 + 3 * 4000
+    rate = 3e6 * 32 / 0.02
+    assert limit_share(REPORT, layer) == pytest.approx(rate / min(1e11, 1e10 * 3e6 * 32 / moved))
+    assert limit_share(REPORT, replace(layer, forward_flop=0.0, backward_flop=0.0)) is None
+    line, marks = roofline_figure(REPORT, [layer]).data
+    assert max(line.y) == pytest.approx(100) and marks.marker.symbol is None
+    assert marks.y[0] == pytest.approx(rate / 1e9) and marks.x[0] == pytest.approx(3e6 * 32 / moved)
+    assert list_texts(layers_table(REPORT))[0][:3] == ["body.0", "Linear", "1,000,000"]
+
+
+def test_layers_without_seconds_have_no_panel():
+    untimed = replace(REPORT, layers=tuple(replace(row, forward_seconds=None) for row in REPORT.layers))
+    assert build_layer_panels(untimed) == []
+    assert [panel.name for panel in build_layer_panels(REPORT)] == ["layers", "roofline"]
+
+
+def test_predicted_gains_are_hollow_and_measured_ones_filled():
+    (predicted,) = gains_figure(REPORT).data
+    assert predicted.marker.symbol == "circle-open" and len(predicted.x) == len(REPORT.proposals)
+    _, measured = gains_figure(try_first(REPORT, 1.5)).data
+    assert measured.marker.symbol == "circle" and list(measured.x) == [1.5]
+
+
+def test_tables_and_text_have_the_verdict():
+    best = REPORT.proposals[0]
+    for gain, verdict in ((best.gain.value, "confirmed"), (0.5, "refuted")):
+        tried = try_first(REPORT, gain)
+        assert list_texts(proposals_table(tried))[0][4] == verdict
+        assert f": {verdict}; {best.action}" in "\n".join(describe_profile(tried))
+    assert list_texts(losses_table(REPORT))[0][0] == REPORT.losses[0].name
+    assert "confirmed" not in "\n".join(describe_profile(REPORT))
+
+
+def test_page_names_the_largest_loss_and_shows_every_part():
+    html = render_html(build_profile_page(REPORT))
+    assert "most goes to waiting for the exchange of gradients: 25 ms" in html.replace("Most", "most")
+    names = ("step-parts", "timeline", "gains", "sync-points", "layers", "roofline", "losses", "proposals")
+    assert all(f'id="{name}"' in html for name in names)
+    assert "mine.py:12" in html and "changes what is learned" in html
+
+
+def test_run_without_anything_to_gain_says_so():
+    report = add_advice(build_profile_report([build_parts(forward=40, backward=58)], timings=ShortTimings()))
+    assert describe_profile(report)[-1] == NOTHING_TO_GAIN
+    assert NOTHING_TO_GAIN[1:] in render_html(build_profile_page(report))
