@@ -24,6 +24,7 @@ from tests.support.trial_records import build_record
 
 LEFT_OUT_OPTIONS = {"workers", "batch_size", "lr", "grad_accumulation", "keep", "patience"}
 LEFT_OUT_OPTIONS |= {"sync", "compression", "servers", "sharding"}  # parts of the name of a way of exchange
+LEFT_OUT_OPTIONS |= {"scaling_rule", "base_batch", "grow_batch"}  # each batch has a rate of its own, and stays
 """options of training that a sweep chooses itself or has no use for"""
 
 
@@ -41,7 +42,7 @@ def choose_other_value(field):
     kind = get_type_hints(TrainConfig)[field.name]
     kinds = {kind, *get_args(kind)}
     kinds |= {other for kind in kinds for other in get_args(kind)}  # the choices of an option that may be left out
-    if field.name in ("momentum", "outer_momentum", "beta2"):  # must be below 1
+    if field.name in ("momentum", "outer_momentum", "beta2", "label_smoothing", "average_weights"):  # must be below 1
         return 0.5
     if names := [kind for kind in kinds if isinstance(kind, str)]:
         return max(names)

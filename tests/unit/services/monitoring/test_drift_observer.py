@@ -69,7 +69,7 @@ def test_reported_sums_are_those_of_the_images_by_source(observer, monitor, vers
     sources = ["shelf"] * 3 + [None] * 4 + ["door", "shelf"]
     batches = [answer_images(version, 9, 1, sources), answer_images(version, 30, 2), answer_images(version, 5, 3)]
     for batch in batches:
-        observer.on_batch("shapes", batch)
+        observe(observer, batch)
     report(observer)
     observer.on_batch("shapes", answer_images(version, 2, 4, ["door", "door"]))
     report(observer)
