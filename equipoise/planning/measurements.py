@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +50,7 @@ OPTIONAL_COLUMNS = (
     "seconds_by_worker",
     "momentum",
 )
+MIN_NAME_SIMILARITY = 0.83  # of a column to an optional one, of which it then is a misspelling: one letter in eight
 EXCHANGE_KINDS = ("sum", "message")  # all workers sum so many bytes; one worker sends them to the next
 EXCHANGE_COLUMNS = {"nodes": COUNT_COLUMN, "workers": COUNT_COLUMN, "bytes": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
 STATISTICAL_COLUMNS = {
@@ -193,6 +195,7 @@ def read_checked_cells(path: Path, columns: Collection[str]) -> pd.DataFrame:
         name for name in (*columns, *OPTIONAL_COLUMNS) if f"{name}.1" in texts.columns
     ]:  # pandas' name of the second
         raise EquipoiseError("table-invalid", f"{path} has two columns named {duplicates[0]}", "keep one of them")
+    require_no_misspelt_columns(path, list(map(str, texts.columns)), columns)
     if not isinstance(texts.index, pd.RangeIndex):
         raise EquipoiseError(
             "table-invalid", f"{path} has rows with more cells than its first line has columns", "name every column"
@@ -203,6 +206,18 @@ def read_checked_cells(path: Path, columns: Collection[str]) -> pd.DataFrame:
             f"{path} has {pluralize(len(texts), 'row')}: a curve needs at least two",
         )
     return texts
+
+
+def require_no_misspelt_columns(path: Path, names: Collection[str], columns: Collection[str]) -> None:
+    """Refuse a column whose name is nearly that of an optional one: it would be ignored without a word."""
+    missing = [name for name in OPTIONAL_COLUMNS if name not in names]
+    for name in {*names} - {*columns, *OPTIONAL_COLUMNS}:
+        if similar := get_close_matches(name.strip().lower(), missing, 1, MIN_NAME_SIMILARITY):
+            raise EquipoiseError(
+                "table-invalid",
+                f"{path} has a column {name[:40]!a}, which is none that is known: did you mean {similar[0]}?",
+                "correct its name, or give it one that is less like it",
+            )
 
 
 def read_cells(path: Path, columns: Collection[str]) -> pd.DataFrame:

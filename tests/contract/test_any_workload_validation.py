@@ -134,6 +134,7 @@ MISTAKES = {
     "loss is a class": ({"loss": nn.MSELoss}, "its loss on"),
     "metric is a mean": ({"metric": F.mse_loss}, "metric must be one finite number"),
     "metric of an array": ({"metric": lambda o, t: (o - t).numpy()[:, 0]}, "ndarray"),
+    "metric of three rows": ({"metric": lambda o, t: torch.zeros(3)}, "for two examples"),
     "metric is complex": ({"metric": lambda o, t: squared_errors(o, t) * 1j}, "metric must be one finite number"),
     "metric without one example": ({"metric": lambda o, t: (o - t).squeeze()}, "for one example"),
     "metric of columns without score": ({"metric": lambda o, t: o - t}, "has no score"),

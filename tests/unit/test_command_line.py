@@ -95,6 +95,22 @@ def test_signal_handler_of_the_caller_is_back_after_a_command():
     assert signal.getsignal(signal.SIGTERM) == previous
 
 
+def test_interrupts_that_the_caller_ignores_stay_ignored():
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert command()(lambda: signal.getsignal(signal.SIGINT) == signal.SIG_IGN)() is True
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def test_interrupts_with_a_handler_of_the_caller_stop_a_command():
+    previous = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        assert command()(lambda: signal.getsignal(signal.SIGINT) is signal.default_int_handler)() is True
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
 def test_command_outside_the_main_thread_leaves_signals_alone():
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(command()(lambda: 0)).result() == 0

@@ -62,6 +62,13 @@ def test_answers_are_binned_by_quarters_or_are_classes():
     assert of_classes.schema.has_accuracy and of_classes.schema.names[-4:-2] == ("log odds", "energy")
 
 
+def test_answers_may_be_a_list():
+    columns, answers = draw_table()
+    from_list, from_array = (fit_table_encoder(columns, given).to_arrays() for given in (answers.tolist(), answers))
+    assert from_list.keys() == from_array.keys()
+    assert all(np.array_equal(from_list[name], from_array[name]) for name in from_array)
+
+
 def test_statistics_of_many_columns_and_categories_are_limited():
     rng = np.random.default_rng(1)
     columns = {f"x{index}": rng.normal(size=300) for index in range(15)}

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -72,6 +74,11 @@ def test_contrastive_loss_depends_on_the_batch_split():
         **build_splits(build), model=lambda: nn.Linear(5, 5), loss=contrast_with_the_batch, score=None
     )
     assert depends_on_batch_split(workload)
+
+
+def test_two_training_examples_are_halves_of_one():
+    total = any_workloads.table(loss=lambda a, b: F.mse_loss(a, b, reduction="sum"))
+    assert depends_on_batch_split(replace(total, train=total.train.take_first(2)))
 
 
 def test_single_training_example_has_no_halves():
