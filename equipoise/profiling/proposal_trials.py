@@ -54,6 +54,8 @@ def build_changed_training(
         options: dict[str, object] = {**proposal.options}
         return try_training(replace(report.config, **options), workload, device)  # type: ignore[arg-type]
     if proposal.name == "loader as fast as the step":
+        if stepped.training.config.sync_method.kind != "step":  # other steps take their batches elsewhere
+            return None
         cached = SteppedTraining(report.config, workload, device)
         keep_batches(cached)
         return cached

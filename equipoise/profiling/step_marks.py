@@ -49,7 +49,8 @@ class StepMarks:
         backward_pass.workload = replace(workload, loss=self._begin_after("backward", workload.loss))
         backward_pass.run = self._begin_after(None, backward_pass.run)  # type: ignore[method-assign]
         if batches is not None and self.names_ranges:
-            steps.batches = self._mark_batches(batches)  # type: ignore[union-attr]
+            is_hosting = isinstance(batches, list)  # a process that hosts several workers has batches of each
+            steps.batches = [*map(mark_batches, batches)] if is_hosting else mark_batches(batches)  # type: ignore[union-attr]
         try:
             yield self
         finally:
@@ -73,8 +74,10 @@ class StepMarks:
 
         return run
 
-    def _mark_batches(self, batches: Iterator[Any]) -> Iterator[Any]:
-        while True:
-            with record_function(RANGE_PREFIX + "data"):
-                batch = next(batches)
-            yield batch
+
+def mark_batches(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield batches, each loaded in a range of its own in a trace."""
+    while True:
+        with record_function(RANGE_PREFIX + "data"):
+            batch = next(batches)
+        yield batch

@@ -32,6 +32,8 @@ def folders(tmp_path_factory):
     (root / "check" / "verdict.json").write_text("{}")
     (root / "link measurement").mkdir()
     (root / "link measurement" / "links.csv").touch()
+    (root / "profile").mkdir()
+    (root / "profile" / "profile.json").touch()
     return root
 
 
@@ -49,7 +51,7 @@ def run_command(module, monkeypatch, capsys, *arguments):
     return status, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["bundle", "sweep", "run", "plan", "check", "link measurement"])
+@pytest.mark.parametrize("kind", ["bundle", "sweep", "run", "plan", "check", "link measurement", "profile"])
 def test_kind_of_results_is_told_by_the_files(folders, kind):
     assert find_result_kind(folders / kind) == kind
     require_no_other_results(folders / kind, kind)

@@ -11,6 +11,7 @@ from equipoise.config import TrainConfig
 from equipoise.profiling.advice import add_advice
 from equipoise.profiling.profile_steps import MAX_TRACE_BYTES, can_apply, profile_steps
 from equipoise.profiling.proposal_trials import try_proposals
+from equipoise.profiling.step_marks import StepMarks
 from equipoise.profiling.step_turns import keep_batches
 from equipoise.profiling.stepped_training import SteppedTraining
 from equipoise.workloads import load_workload
@@ -106,3 +107,14 @@ def test_kept_batches_come_again():
     batches = [next(stepped.training.steps.batches) for _ in range(6)]
     assert batches[0][0] is batches[4][0] and batches[0][0] is not batches[1][0]
     assert math.isfinite(stepped.take_block(2)["lap"])
+
+
+def test_steps_of_workers_that_share_a_process_are_marked_too():
+    config = TrainConfig(workload="digits", batch_size=8, workers=2, sync="local:2")
+    stepped = SteppedTraining(config, load_workload(config), CPU)
+    batches = stepped.training.steps.batches
+    with StepMarks(stepped.training, names_ranges=True).set_marks():
+        seconds = stepped.take_block(2 * stepped.interval)
+    assert {"lap", "data", "compute", "forward", "backward"} <= {*seconds}
+    assert seconds["forward"] + seconds["backward"] <= seconds["lap"]
+    assert stepped.training.steps.batches is batches and "forward" not in stepped.take_block(2)
