@@ -99,7 +99,7 @@ def describe_option(name: str, annotation: Any, default: Any, doc: str, prefix: 
     """Describe one field of an options class as the option that tyro makes of it."""
     marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     name = next((mark.name for mark in marks if getattr(mark, "name", None)), name)
-    if annotation is bool:
+    if (get_args(annotation)[0] if marks else annotation) is bool:
         switches = (f"--{prefix}{dash_name(name)}", f"--{prefix}no-{dash_name(name)}")
         return OptionFacts(names=switches, type="flag", default="on" if default else "off", help=doc)
     is_positional = tyro.conf.Positional in marks

@@ -202,6 +202,8 @@ def propose_cheaper_pass(report: ProfileReport, name: str) -> Proposal | None:
         return None
     slowest = max(report.steps.parts, key=lambda part: part.forward + part.backward)
     saved = (slowest.forward + slowest.backward) * (1 - timed.ratio)
+    if report.timings.is_read_ahead and data_seconds(report) >= MIN_PROPOSED_SHARE * report.steps.seconds:
+        saved = 0.0  # a step lasts as long as reading its batch, whatever it computes meanwhile
     uncovered = max(0.0, slowest.hidden_exchange - slowest.backward * timed.ratio)
     options, meaning = CHEAPER_PASSES[name]
     return Proposal(

@@ -150,6 +150,7 @@ class StepLoss:
     """Part of a step's time by its cause, and how much faster steps would be without it."""
 
     kind: LossKind
+    """what kind of time it is: `imbalance` waits for a slower worker"""
     name: str
     """what takes the time, in words, with its line of code or layer"""
     seconds: NonNegativeNumber
@@ -190,6 +191,7 @@ class PassRatio:
     """Seconds of both passes with another option over those without, on each worker by itself."""
 
     ratio: PositiveNumber
+    """seconds with the option over those without"""
     log_sd: NonNegativeNumber
     """standard deviation of the log of the ratio between turns"""
 
@@ -218,11 +220,13 @@ class TimelineSpan:
     """Stretch of time in the traced steps that a page draws."""
 
     worker: NonNegativeCount
+    """rank of the worker"""
     part: str
     """data, forward, backward, exchange or other"""
     start: NonNegativeNumber
     """seconds since the first of these steps began on the worker"""
     seconds: NonNegativeNumber
+    """its seconds"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,6 +84,12 @@ def test_each_line_that_waits_is_proposed_to_go_and_named_first():
     assert gains_by_name(report)["one worker fewer"] == pytest.approx(100 / (100 - 2.5 - 31) / 2)
 
 
+def test_cheaper_pass_gains_nothing_where_steps_wait_for_readers():
+    report = build_profile_report([build_parts(data=30, forward=30, backward=30)])
+    waiting = replace(report, timings=replace(report.timings, is_read_ahead=True))
+    assert gains_by_name(report)["bf16"] == pytest.approx(100 / 70) and gains_by_name(waiting)["bf16"] == 1
+
+
 def test_pass_that_is_cheaper_hides_less_of_the_exchange():
     parts = build_parts(forward=20, backward=40, exchange=10, hidden_exchange=35)
     report = build_profile_report([parts, parts])
