@@ -17,7 +17,7 @@ class FinishedWork:
     """Work of a collective call that was not made."""
 
     def wait(self, *_: Any, **__: Any) -> bool:
-        """Return at once."""
+        """Return at once, as a finished call does."""
         return True
 
     def is_completed(self) -> bool:

@@ -62,7 +62,7 @@ class PassPeak(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Bytes of both."""
+        """Bytes of activations and gradients together."""
         return self.activations + self.gradients
 
 
