@@ -159,8 +159,9 @@ class PlanOptions:
             raise EquipoiseError(
                 "option-range", f"--watts must be from {MIN_WATTS:g} to {MAX_WATTS:,.0f}, got {self.watts:g}"
             )
-        if self.memory is not None and not self.system:
-            raise EquipoiseError("option-missing", "cannot keep to --memory without --system", "give both")
+        for flag, value in (("--memory", self.memory), ("--watts", self.watts)):
+            if value is not None and not self.system:
+                raise EquipoiseError("option-missing", f"cannot use {flag} without --system", "give both")
         if self.memory is not None:
             parse_memory("--memory", self.memory)
 

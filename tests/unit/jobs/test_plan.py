@@ -137,6 +137,7 @@ def test_model_is_divided_only_where_a_whole_one_does_not_fit(run_plan, tmp_path
         (["--deadline", "."], "a time such as 90s"),
         (["--deadline", "soon"], "a time such as 90s"),
         (["--deadline", "0h"], "a time such as 90s"),
+        (["--watts", "0"], "--watts must be from 0.001 to 1,000,000, got 0"),
         (["--budget", "3usd"], "--budget and --price belong together"),
         (["--budget", "0usd", "--price", "3"], "--budget must be an amount such as 40usd, got '0usd'"),
         (["--budget", "3usd", "--price", "nan"], "--price must be an amount such as 40usd, got 'nan'"),
@@ -148,6 +149,13 @@ def test_invalid_options_are_refused(run_plan, table_arguments, arguments, messa
     assert status == 2
     assert message in " ".join(output.err.split())
     assert document is None
+
+
+@pytest.mark.parametrize("arguments", [("--memory", "16GB"), ("--watts", "250")])
+def test_limits_of_workers_need_step_times(run_plan, table_arguments, arguments):
+    status, output, document = run_plan(*table_arguments[2:], *arguments)
+    assert status == 2 and document is None
+    assert f"cannot use {arguments[0]} without --system" in output.err
 
 
 def test_invalid_table_is_refused_in_one_sentence_and_nothing_is_written(run_plan, table_arguments):
