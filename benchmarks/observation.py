@@ -194,11 +194,11 @@ def measure_cost(run_block: Callable[[Path | None], tuple[float, float]], pairs:
         pairs_of_seconds = [(without[clock], watched[clock]) for without, watched in zip(plain, observed, strict=True)]
         percents = [100 * (watched / without - 1) for without, watched in pairs_of_seconds]
         added = [1e6 * (watched - without) for without, watched in pairs_of_seconds]
-        figures |= {f"{name}_added_percent": spread(percents), f"{name}_added_us": spread(added)}
+        figures |= {f"{name}_added_percent": summarize_values(percents), f"{name}_added_us": summarize_values(added)}
     return figures
 
 
-def spread(values: list[float]) -> dict[str, list[float]]:
+def summarize_values(values: list[float]) -> dict[str, list[float]]:
     """Return the median with its 95 % interval by order statistics, and the first and third quartile."""
     ordered, margin = sorted(values), 1.96 * len(values) ** 0.5 / 2
     low, high = (min(max(round(len(values) / 2 + sign * margin), 0), len(values) - 1) for sign in (-1, 1))

@@ -42,7 +42,7 @@ TRACED_STEPS = 20
 CONSIDERED = ("double batch", "twice the link", "bf16", "channels_last")
 
 
-class Case(NamedTuple):
+class LossCase(NamedTuple):
     """Steps that lose time, and the same without the loss."""
 
     workload: str
@@ -56,15 +56,15 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "scalar": Case("with_scalar_sum", "plain_digits", workers=2),
-    "scalar in micro-steps": Case("with_scalar_sum", "plain_digits", workers=2, accumulation=8),
-    "loader": Case("with_slow_loader", "with_fast_loader", batch=64),
-    "layer": Case("with_wide_layer", "with_narrow_layer", batch=128),
-    "link": Case("wide_digits", "wide_digits", workers=2, batch=64, megabits=LINK_MEGABITS),
-    "digits": Case("plain_digits", "plain_digits"),
-    "digits, large batch": Case("plain_digits", "plain_digits", workers=2, batch=128),
-    "text": Case("text", "text", batch=16),
-    "text on two": Case("text", "text", workers=2, batch=8),
+    "scalar": LossCase("with_scalar_sum", "plain_digits", workers=2),
+    "scalar in micro-steps": LossCase("with_scalar_sum", "plain_digits", workers=2, accumulation=8),
+    "loader": LossCase("with_slow_loader", "with_fast_loader", batch=64),
+    "layer": LossCase("with_wide_layer", "with_narrow_layer", batch=128),
+    "link": LossCase("wide_digits", "wide_digits", workers=2, batch=64, megabits=LINK_MEGABITS),
+    "digits": LossCase("plain_digits", "plain_digits"),
+    "digits, large batch": LossCase("plain_digits", "plain_digits", workers=2, batch=128),
+    "text": LossCase("text", "text", batch=16),
+    "text on two": LossCase("text", "text", workers=2, batch=8),
 }
 
 
@@ -91,7 +91,7 @@ def with_scalar_sum(config: TrainConfig) -> Workload:
     return replace(digits(config), loss=loss)
 
 
-class Rows(Dataset[tuple[Tensor, Tensor]]):
+class SlowRows(Dataset[tuple[Tensor, Tensor]]):
     """Rows of a split that take a while to read."""
 
     def __init__(self, split: Split, seconds: float) -> None:
@@ -115,7 +115,7 @@ def build_rows(config: TrainConfig, seconds: float) -> Workload:
         target=None,
         loss=F.cross_entropy,
         metric=lambda scores, labels: (scores.argmax(1) == labels).double(),
-        **{name: Split(Rows(split, seconds if name == "train" else 0.0)) for name, split in splits.items()},
+        **{name: Split(SlowRows(split, seconds if name == "train" else 0.0)) for name, split in splits.items()},
     )
 
 
@@ -125,7 +125,7 @@ def with_slow_loader(config: TrainConfig) -> Workload:
 
 
 def with_fast_loader(config: TrainConfig) -> Workload:
-    """Rows of digits."""
+    """Rows of digits, read by processes of their own."""
     return build_rows(config, 0.0)
 
 

@@ -50,12 +50,12 @@ def summarize_trace(events: Iterable[TraceEvent], steps: int, layer_prefix: str,
     whole = next(event for event in complete if event["name"] == range_prefix + "steps")
     thread, origin = whole["tid"], whole["ts"]
     spans = [
-        PartSpan(event["name"].removeprefix(range_prefix), (event["ts"] - origin) / MICROSECONDS, duration(event))
+        PartSpan(event["name"].removeprefix(range_prefix), (event["ts"] - origin) / MICROSECONDS, event_duration(event))
         for event in complete
         if event["name"].startswith(range_prefix) and event is not whole and event["tid"] == thread
     ]
     sums = [
-        PartSpan("exchange", (event["ts"] - origin) / MICROSECONDS, duration(event))
+        PartSpan("exchange", (event["ts"] - origin) / MICROSECONDS, event_duration(event))
         for event in complete
         if event["name"].startswith(EXCHANGE_PREFIXES) and event["ts"] >= origin
     ]
@@ -102,7 +102,7 @@ def find_medians(rows: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: median(row.get(name, 0.0) for row in rows) for name in {name for row in rows for name in row}}
 
 
-def duration(event: TraceEvent) -> float:
+def event_duration(event: TraceEvent) -> float:
     """Return the seconds of an event."""
     return float(event["dur"]) / MICROSECONDS
 
@@ -120,9 +120,9 @@ def sum_forward(
             open_layers.pop()
         if event["name"].startswith(layer_prefix):
             name = event["name"].removeprefix(layer_prefix)
-            seconds[name] += duration(event)
+            seconds[name] += event_duration(event)
             if open_layers:
-                seconds[open_layers[-1]["name"].removeprefix(layer_prefix)] -= duration(event)
+                seconds[open_layers[-1]["name"].removeprefix(layer_prefix)] -= event_duration(event)
             open_layers.append(event)
         elif (sequence := event.get("args", {}).get("Sequence number")) is not None and not is_backward(event):
             if open_layers:
@@ -144,7 +144,7 @@ def sum_backward(events: Sequence[TraceEvent], layer_by_sequence: dict[int, str]
         if event["name"].startswith(BACKWARD_NODE):
             sequence = event.get("args", {}).get("Sequence number")
             if sequence in layer_by_sequence:
-                seconds[layer_by_sequence[sequence]] += duration(event)
+                seconds[layer_by_sequence[sequence]] += event_duration(event)
     return dict(seconds)
 
 
