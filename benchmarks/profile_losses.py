@@ -125,7 +125,7 @@ def with_slow_loader(config: TrainConfig) -> Workload:
 
 
 def with_fast_loader(config: TrainConfig) -> Workload:
-    """Rows of digits, read by processes of their own."""
+    """Rows of digits, as fast as they can be read."""
     return build_rows(config, 0.0)
 
 
