@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
+from equipoise.boxes.found_box import FoundBox
 from equipoise.errors import EquipoiseError
 from equipoise.images.png import encode_png, is_plain_png
 from equipoise.number_bounds import FiniteNumber
@@ -48,6 +49,8 @@ class CapturedRequest:
     """whether it belongs to a sample in which every request has the same chance"""
     encoded: bytes | None = None
     """the image as the client sent it"""
+    boxes: tuple[FoundBox, ...] | None = None
+    """boxes that a detector found in it, in pixels of `picture`; None for models that find none"""
 
     def __post_init__(self) -> None:
         values = np.asarray(self.picture)
@@ -136,6 +139,8 @@ class CaptureMetadata:
     """key of the weighted reservoir: the largest ones are kept"""
     label_given: str | None
     """true class, as given by a person; None before that"""
+    boxes: tuple[FoundBox, ...] | None = None
+    """boxes that a detector found in it, in pixels of the image; None for models that find none"""
 
     @classmethod
     def from_request(cls, request: CapturedRequest, name: CaptureName) -> Self:
@@ -152,6 +157,7 @@ class CaptureMetadata:
             pool=name.pool,
             key=name.key,
             label_given=None,
+            boxes=request.boxes,
         )
 
     def to_json(self) -> JsonObject:

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from equipoise.boxes.found_box import FoundBox
+from equipoise.bundle.kinds.boxes_bundle import BoxesBundle
 from equipoise.bundle.kinds.table_bundle import TableBundle
 from equipoise.bundle.kinds.text_bundle import TextBundle
 from equipoise.drift.charts.cell_statistics import ImageFeatures
-from equipoise.drift.features.box_stats import FoundBoxes
+from equipoise.drift.features.box_stats import FoundBoxes, log_odds
 from equipoise.drift.features.table_columns import Columns
 from equipoise.drift.profiling.box_profile import SearchedImages, extract_box_features
 from equipoise.drift.profiling.bundle_profile import (
@@ -26,6 +28,7 @@ from equipoise.drift.profiling.row_profile import (
 )
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.tables.watched_columns import read_row_columns
+from equipoise.type_aliases import FloatArray
 from services.serving.inference import AnsweredBatch, BoxesBatch, ComputedBatch, RowsBatch, WindowsBatch
 
 
@@ -52,6 +55,21 @@ def extract_features_of_boxes(profile: ReferenceProfile, batches: Sequence[Boxes
     names = ("images", "scores", "boxes", "labels", "features")
     images, *outputs = (torch.cat([getattr(batch, name) for batch in batches]) for name in names)
     return extract_box_features(profile, SearchedImages(images, FoundBoxes(*(output.numpy() for output in outputs))))
+
+
+def list_found_boxes(batch: BoxesBatch) -> list[tuple[FoundBox, ...]]:
+    """Return the boxes that count of each image, in pixels of the input of the model."""
+    bundle = batch.version.bundle
+    if not isinstance(bundle, BoxesBundle):
+        raise TypeError(f"{bundle.name} is no detector")
+    rows = zip(batch.scores, batch.boxes, batch.labels, strict=True)
+    return [tuple(bundle.read_boxes(*row)) for row in rows]
+
+
+def score_classes(batch: BoxesBatch) -> FloatArray:
+    """Return (images, classes) the log odds of the surest box of each class."""
+    of_class = batch.labels[..., None] == torch.arange(len(batch.version.bundle.classes))
+    return log_odds(torch.where(of_class, batch.scores[..., None], 0.0).amax(1).numpy())
 
 
 def extract_features_of_rows(profile: ReferenceProfile, batches: Sequence[RowsBatch]) -> ImageFeatures:

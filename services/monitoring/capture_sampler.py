@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from equipoise.boxes.found_box import FoundBox
 from equipoise.captures.capture import CapturedRequest
 from equipoise.captures.store import CaptureStore
 from equipoise.captures.traffic import TrafficSample
@@ -46,10 +48,12 @@ class CaptureSampler:
         logits: NDArray[Any],
         sources: list[str | None],
         encoded_images: list[bytes | None],
+        boxes: Sequence[tuple[FoundBox, ...]] | None = None,
     ) -> None:
         """Offer a random sample of a batch for labelling and for the sample of the traffic; since an alarm, all of it.
 
         The stores decide which of them they keep. `alarm_seconds` is the Unix time of the alarm, None without one.
+        `boxes` are those found in each image, if the model is a detector.
         """
         pool = "usual" if alarm_seconds is None else "drift"
         if images.shape[1] not in (1, 3) or not len(images):
@@ -73,6 +77,7 @@ class CaptureSampler:
                 "label": label,
             }
             fields |= {"source": sources[index], "encoded": encoded_images[index]}
+            fields |= {"boxes": boxes[index]} if boxes else {}
             captured = CapturedRequest(**fields, scores=scores, pool=pool)
             self.executor.submit(self._offer, captured, stream, alarm_seconds, position < num_for_labelling)
 

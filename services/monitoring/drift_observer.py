@@ -6,9 +6,11 @@ import threading
 import time
 import uuid
 from collections import Counter, deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
 from equipoise.drift.charts.sums import FixedPointSums
@@ -16,12 +18,12 @@ from equipoise.drift.monitor.monitor import Report
 from equipoise.drift.monitor.report_ledger import SumsByStream, Tick
 from equipoise.drift.monitor.stream_key import StreamKey
 from equipoise.drift.reference.profile import ReferenceProfile, ReferenceUnavailable, reference_to_arrays
-from services.monitoring.batch_features import extract_batch_features
+from services.monitoring.batch_features import extract_batch_features, list_found_boxes, score_classes
 from services.monitoring.capture_sampler import CaptureSampler
 from services.monitoring.drift_client import DriftClient
 from services.monitoring.drift_replies import StreamState
 from services.monitoring.metrics import Metrics
-from services.serving.inference import AnsweredBatch, ComparedOutputs, ComputedBatch
+from services.serving.inference import AnsweredBatch, BoxesBatch, ComparedOutputs, ComputedBatch
 
 EXAMPLES_PER_PASS = 32  # observed together, because one by one they cost ten times as much
 MAX_PENDING_BYTES = 400 << 10  # of examples that are observed together, unless a single batch has more
@@ -148,28 +150,33 @@ class DriftObserver:
             selected = features if len(indices) == len(features) else features.select(indices)
             sums_by_source[source] = baseline.sum_features(selected)
         if self.capture_sampler:
-            images = [batch for batch in pending.batches if isinstance(batch, ComputedBatch)]
-            self._offer_images(self.capture_sampler, stream, images, baseline.temperature)
+            self._offer_images(self.capture_sampler, stream, pending.batches, baseline.temperature)
         with self.lock:
             for source, sums in sums_by_source.items():
                 self._add_sums(stream._replace(source=source), sums)
             self.credit_seconds -= time.thread_time() - started_at
 
     def _offer_images(
-        self, sampler: CaptureSampler, stream: StreamKey, batches: list[ComputedBatch], temperature: float
+        self, sampler: CaptureSampler, stream: StreamKey, batches: Sequence[AnsweredBatch], temperature: float
     ) -> None:
         """Offer the images of batches for labelling; there are none of rows and texts."""
-        if not batches:
+        images = [batch for batch in batches if isinstance(batch, ComputedBatch | BoxesBatch)]
+        if not images:
             return
         state = self.stream_states.get(stream)
+        detected = [batch for batch in images if isinstance(batch, BoxesBatch)]
+        classified = [batch for batch in images if isinstance(batch, ComputedBatch)]
+        logits = [batch.logits.numpy() / temperature for batch in classified]
+        logits += [score_classes(batch) for batch in detected]
         sampler.offer_samples(
             stream,
             state.alarm_seconds if state and state.drift else None,
-            batches[0].version.bundle.classes,
-            torch.cat([batch.images for batch in batches]).numpy(),
-            torch.cat([batch.logits for batch in batches]).numpy() / temperature,
-            [source for batch in batches for source in batch.sources],
-            [encoded for batch in batches for encoded in batch.encoded_images],
+            images[0].version.bundle.classes,
+            torch.cat([batch.images for batch in images]).numpy(),
+            np.concatenate(logits),
+            [source for batch in images for source in batch.sources],
+            [encoded for batch in images for encoded in batch.encoded_images],
+            [boxes for batch in detected for boxes in list_found_boxes(batch)] or None,
         )
 
     def _observe_all_pending(self) -> None:

@@ -12,6 +12,7 @@ from starlette.routing import Route
 from equipoise.bundle.manifest import DATA_NAMES
 from equipoise.captures.capture import CAPTURE_POOLS
 from equipoise.captures.store import CaptureNotFound, CaptureStore
+from equipoise.drift.features.statistic_schema import KINDS_OF_IMAGES
 from equipoise.drift.reference.profile import ReferenceUnavailable
 from equipoise.errors import EquipoiseError
 from equipoise.storage.json_decoding import decode_json_bytes
@@ -116,7 +117,7 @@ def explain_nothing_kept(model_registry: ModelRegistry) -> str | None:
 
 def explain_version_not_kept(version: LoadedVersion) -> str | None:
     """Return why requests to a version are not kept; None if they are."""
-    if version.bundle.kind != "image":
+    if version.bundle.kind not in KINDS_OF_IMAGES:
         return f"it is a model of {DATA_NAMES[version.bundle.kind]}"
     return version.reference.reason if isinstance(version.reference, ReferenceUnavailable) else None
 

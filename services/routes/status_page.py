@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from equipoise.boxes.box_thumbnails import boxed_thumbnails, count_labels, draw_found_boxes
 from equipoise.bundle.kinds.base_bundle import Bundle
 from equipoise.bundle.kinds.boxes_bundle import BoxesBundle
 from equipoise.captures.capture import CaptureMetadata
@@ -24,7 +25,6 @@ from equipoise.errors import EquipoiseError
 from equipoise.images.thumbnails import (
     MAX_THUMBNAILS_PER_ROW,
     CaptionedPngs,
-    boxed_thumbnails,
     make_thumbnail,
     reference_thumbnails,
 )
@@ -168,7 +168,7 @@ class StatusPageRoutes:
                     if capture.model == model.name
                 ]
                 drifted_images = [
-                    (make_thumbnail(self.capture_store.read_png(capture.id)), format_caption(capture))
+                    make_capture_thumbnail(capture, self.capture_store.read_png(capture.id))
                     for capture in captures[:MAX_THUMBNAILS_PER_ROW]
                 ]
             except (OSError, EquipoiseError):  # the page is shown without images; GET /capture says why
@@ -190,6 +190,13 @@ def make_reference_thumbnails(bundle: Bundle) -> CaptionedPngs:
 def unknown_drift(model: Model, reason: str) -> ModelDrift:
     """Return the drift of a model whose requests cannot be compared with a reference."""
     return ModelDrift(model_name=model.name, verdict=add_model_kind(StreamVerdict(state="unknown", why=reason), model))
+
+
+def make_capture_thumbnail(capture: CaptureMetadata, png: bytes) -> tuple[bytes, str]:
+    """Return a captured image as a thumbnail with its caption, and with boxes if a detector answered it."""
+    if capture.boxes is None:
+        return make_thumbnail(png), format_caption(capture)
+    return draw_found_boxes(png, capture.boxes), count_labels([box.label for box in capture.boxes])
 
 
 def format_caption(capture: CaptureMetadata) -> str:

@@ -122,6 +122,8 @@ class BoxesBatch:
     features: Tensor
     sources: list[str | None]
     """source of each image"""
+    encoded_images: list[bytes | None]
+    """each image as its client sent it; None if it came as a tensor"""
 
     @property
     def num_bytes(self) -> int:

@@ -1,12 +1,12 @@
 """Published detector: images in, boxes with labels and scores out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from equipoise.boxes.found_box import FoundBox
 from equipoise.bundle.kinds.base_bundle import Bundle
 from equipoise.bundle.manifest import Manifest
 from equipoise.errors import EquipoiseError
@@ -15,22 +15,6 @@ from equipoise.images.placement import ImagePlacement, load_placed_image
 from equipoise.type_aliases import AnyArray
 
 MAX_BATCH_IMAGES = 64  # computed at a time
-
-
-@dataclass(frozen=True)
-class FoundBox:
-    """Box that a detector finds, in pixels of the upright photograph."""
-
-    label: str
-    """name of its class"""
-    score: float
-    """how sure the model is, from 0 to 1"""
-    x: float
-    """left side, from the left of the photograph"""
-    y: float
-    """top side, from the top of the photograph"""
-    width: float
-    height: float
 
 
 class BoxesBundle(Bundle):

@@ -10,7 +10,8 @@ import torch
 from starlette.requests import Request
 from torch import Tensor
 
-from equipoise.bundle.kinds.boxes_bundle import BoxesBundle, FoundBox
+from equipoise.boxes.found_box import FoundBox
+from equipoise.bundle.kinds.boxes_bundle import BoxesBundle
 from equipoise.images.placement import ImagePlacement
 from equipoise.type_aliases import AnyArray
 from services.http.errors import RequestRejected
@@ -21,6 +22,7 @@ from services.http.request_body import extract_image
 from services.http.tensor_codec import InferenceTensors
 from services.serving.inference import BoxesBatch, InferenceRequest
 from services.serving.kinds.image_kind import (
+    list_origins,
     ENCODED_INPUT,
     IMAGES_INPUT,
     LABELS_OUTPUT,
@@ -28,7 +30,7 @@ from services.serving.kinds.image_kind import (
     extract_images,
     is_decoded_fast,
 )
-from services.serving.kinds.served_kind import RawTensor, ServedKind, encode_strings, repeat_sources
+from services.serving.kinds.served_kind import RawTensor, ServedKind, encode_strings
 from services.serving.model_versions import LoadedVersion
 
 BOXES_OUTPUT, THRESHOLD_OUTPUT = "boxes", "threshold"
@@ -112,8 +114,8 @@ class BoxesKind(ServedKind):
         counts = [len(part) for part in decoded]
         parts = zip(*(output.split(counts) for output in (scores, boxes, labels)), strict=True)
         answers = [build_output(version, bundle, part, *tensors) for part, tensors in zip(decoded, parts, strict=True)]
-        sources = repeat_sources(requests, counts)
-        return answers, BoxesBatch(version, images, scores, boxes, labels, features, sources)
+        origins = list_origins(requests, [part.images for part in decoded])
+        return answers, BoxesBatch(version, images, scores, boxes, labels, features, *origins)
 
     def list_tensors(self, version: LoadedVersion) -> tuple[list[TensorMetadata], list[TensorMetadata]]:
         """Return the inputs and outputs of a model in the Open Inference Protocol."""
