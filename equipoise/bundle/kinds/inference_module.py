@@ -41,3 +41,17 @@ class InferenceModule(FeatureModule):
     def forward(self, *pictures: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits and features of uint8 images."""
         return super().forward(pictures[0].float() * self.gain + self.offset)
+
+
+class DetectionModule(InferenceModule):
+    """Detector with its normalization in front, which returns scores, boxes and labels by falling score, and features.
+
+    The model returns answers (images, boxes, 6): left, top, width, height, score and class of each.
+    """
+
+    def forward(self, *pictures: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]  # further outputs
+        """Return scores (images, boxes), boxes (images, boxes, 4), labels (images, boxes) and features."""
+        answers, features = super().forward(*pictures)
+        scores, order = answers[..., 4].sort(1, descending=True, stable=True)
+        answers = answers.gather(1, order[..., None].expand(-1, -1, 6))
+        return scores, answers[..., :4], answers[..., 5].long(), features
