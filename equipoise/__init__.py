@@ -8,8 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from equipoise.boxes.found_box import FoundBox
     from equipoise.bundle.bundle import load_bundle
     from equipoise.bundle.kinds.base_bundle import Bundle
+    from equipoise.bundle.kinds.boxes_bundle import BoxesBundle
     from equipoise.bundle.kinds.image_bundle import ImageBundle
     from equipoise.bundle.kinds.predictions import NextToken, NumberPrediction, Prediction, TextPrediction
     from equipoise.bundle.kinds.table_bundle import TableBundle
@@ -34,9 +36,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Augment",
+    "BoxesBundle",
     "Bundle",
     "ClusterShape",
     "EquipoiseError",
+    "FoundBox",
     "ImageBundle",
     "ImageWorkload",
     "Lap",
@@ -71,9 +75,11 @@ __all__ = [
 
 MODULE_BY_NAME = {
     "Augment": "equipoise.images.augment",
+    "BoxesBundle": "equipoise.bundle.kinds.boxes_bundle",
     "Bundle": "equipoise.bundle.kinds.base_bundle",
     "ClusterShape": "equipoise.planning.plan",
     "EquipoiseError": "equipoise.errors",
+    "FoundBox": "equipoise.boxes.found_box",
     "ImageBundle": "equipoise.bundle.kinds.image_bundle",
     "ImageWorkload": "equipoise.workloads",
     "Lap": "equipoise.runs.record",

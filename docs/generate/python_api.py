@@ -37,10 +37,12 @@ PUBLIC_NAMES = {
     "ImageBundle": "equipoise.bundle.kinds.image_bundle",
     "TableBundle": "equipoise.bundle.kinds.table_bundle",
     "TextBundle": "equipoise.bundle.kinds.text_bundle",
+    "BoxesBundle": "equipoise.bundle.kinds.boxes_bundle",
     "Prediction": "equipoise.bundle.kinds.predictions",
     "NumberPrediction": "equipoise.bundle.kinds.predictions",
     "TextPrediction": "equipoise.bundle.kinds.predictions",
     "NextToken": "equipoise.bundle.kinds.predictions",
+    "FoundBox": "equipoise.boxes.found_box",
     "PlanDocument": "equipoise.planning.document",
     "EquipoiseError": "equipoise.errors",
 }
@@ -58,6 +60,7 @@ The names below are public; everything else in the packages may change at any ti
 | train on your own data of any kind | [`Workload`](#workload), [`Split`](#split), [`Unit`](#unit) |
 | predict with a published model | [`load_bundle`](#load_bundle), [`ImageBundle`](#imagebundle) |
 | predict rows of a table, or how a text goes on | [`TableBundle`](#tablebundle), [`TextBundle`](#textbundle) |
+| find boxes in photographs | [`BoxesBundle`](#boxesbundle), [`FoundBox`](#foundbox) |
 | read a plan | [`PlanDocument`](#plandocument) |
 | handle mistakes of a user | [`EquipoiseError`](#equipoiseerror) |
 

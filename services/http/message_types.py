@@ -213,7 +213,7 @@ class OutputTensor:
     """Tensor in a reply of the Open Inference Protocol; binary data follow the JSON instead of `data`."""
 
     name: Annotated[str, Meta(description="name of the output")]
-    datatype: Annotated[str, Meta(description="BYTES for labels, FP32 for scores, FP64 for numbers")]
+    datatype: Annotated[str, Meta(description="BYTES for labels, FP32 for scores and boxes, FP64 for numbers")]
     shape: Annotated[list[int], Meta(description="size of each dimension; the first is the number of examples")]
     data: Annotated[list[Any] | UnsetType, Meta(description="values, flat; left out for binary data")] = UNSET
     parameters: Annotated[

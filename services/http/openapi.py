@@ -47,7 +47,7 @@ def build_openapi_document(requires_key: bool, limits: Limits, model_names: list
         "info": {
             "title": "Equipoise",
             "version": find_version(),
-            "description": "Images, rows of tables or texts in, predictions out."
+            "description": "Images, rows of tables or texts in, predictions or boxes out."
             f" A request may have {limits.body_bytes} bytes, an image {limits.pixels} pixels.",
         },
         "paths": paths,

@@ -10,7 +10,7 @@ from equipoise.captures.capture import CaptureMetadata
 from services.http.api_operations import OPERATIONS
 from services.http.message_types import CaptureListReply, ErrorReply
 from services.http.openapi import build_openapi_document, render_docs_page
-from services.http.prediction_types import PredictionReply
+from services.http.prediction_types import BoxesReply, BoxReply, PredictionReply
 from services.limits import Limits
 from services.monitoring.metrics import Metrics
 from services.routes.application import HttpApplication
@@ -77,6 +77,9 @@ def test_type_of_a_reply_is_the_one_that_its_operation_names(document):
     check_reply(document, reply_schema(document, "GET /models"), {"models": [], "not_loaded": None})
     reply = PredictionReply(model="m", version="v", id="1", label="cat", score=1.0, scores={"cat": 1.0})
     check_reply(document, reply_schema(document, "POST /predict"), vars(reply))
+    box = BoxReply(label="cat", score=0.5, x=1.0, y=2.0, width=3.0, height=4.0)
+    boxes = BoxesReply(model="m", version="v", id="1", width=640, height=480, boxes=[box])
+    check_reply(document, reply_schema(document, "POST /predict"), msgspec.to_builtins(boxes))
     check_reply(document, reply_schema(document, "POST /predict", status="429"), vars(ErrorReply(error="busy")))
     captures = CaptureListReply(captures=[CAPTURE], trouble=None)
     check_reply(document, reply_schema(document, "GET /capture"), msgspec.to_builtins(captures))

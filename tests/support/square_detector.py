@@ -1,0 +1,81 @@
+"""Detector of red and blue squares that needs no training, with scenes that hold up to four of them."""
+
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from equipoise.bundle.kinds.inference_module import DetectionModule
+from equipoise.drift.profiling.box_profile import SearchedImages, build_box_profile, extract_box_features
+from equipoise.drift.reference.profile import ReferenceProfile
+from jobs.publishing.kinds.boxes_publication import read_found_boxes
+
+SIDE_PIXELS, SQUARE_PIXELS, STRIDE, MAX_BOXES = 48, 8, 4, 6
+CLASSES = ("red", "blue")
+COLORS = np.array([[220, 30, 40], [40, 50, 220]])
+
+
+class SquareDetector(nn.Module):
+    """Answers the spots that are most red or most blue, by colour differences averaged over a square."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        weight = torch.tensor([[1.0, -0.5, -0.5], [-0.5, -0.5, 1.0]])
+        self.head = nn.Conv2d(3, 2, 1)
+        with torch.no_grad():
+            self.head.weight.copy_(weight[..., None, None] * 12)
+            self.head.bias.fill_(-6.0)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return answers (n, MAX_BOXES, 6) for images from 0 to 1."""
+        heat = self.head(F.avg_pool2d(pictures, SQUARE_PIXELS, STRIDE))
+        heat = torch.where(heat == F.max_pool2d(heat, 3, 1, 1), heat, torch.full_like(heat, -20.0))
+        width = heat.shape[3]
+        scores, places = heat.flatten(1).sigmoid().topk(MAX_BOXES)
+        cells = places % (width * heat.shape[2])
+        x, y = cells % width * STRIDE, cells // width * STRIDE
+        side = torch.full_like(scores, SQUARE_PIXELS)
+        return torch.stack([x.float(), y.float(), side, side, scores, (places // (width * heat.shape[2])).float()], -1)
+
+
+def draw_squares(count: int, seed: int, shares: tuple[float, float] = (0.5, 0.5)) -> tuple[Tensor, Tensor]:
+    """Return images (n, 3, 48, 48) of up to four squares on grey noise, and their boxes (n, 4, 6)."""
+    rng = np.random.default_rng(seed)
+    images = rng.normal(120, 12, (count, 3, SIDE_PIXELS, SIDE_PIXELS)) + rng.normal(0, 8, (count, 1, 1, 1))
+    targets = np.full((count, 4, 6), -1.0)
+    for image, boxes in zip(images, targets, strict=True):
+        slots = rng.permutation(4)[: rng.choice(5, p=[0.05, 0.15, 0.3, 0.3, 0.2])]
+        for index, slot in enumerate(slots):
+            label = int(rng.choice(2, p=shares))
+            x, y = (STRIDE * int(rng.integers(1, 4)) + 24 * part for part in divmod(int(slot), 2)[::-1])
+            image[:, y : y + SQUARE_PIXELS, x : x + SQUARE_PIXELS] = COLORS[label][:, None, None] + rng.normal(0, 6)
+            boxes[index] = [label, x, y, SQUARE_PIXELS, SQUARE_PIXELS, 0]
+    return torch.from_numpy(np.clip(images, 0, 255).astype(np.uint8)), torch.from_numpy(targets)
+
+
+@cache
+def build_detection_module() -> nn.Module:
+    """Return the module that would be published."""
+    return DetectionModule(SquareDetector(), "head", [0.0] * 3, [1.0] * 3).eval()
+
+
+@torch.inference_mode()
+def find_squares(images: Tensor):
+    """Find the squares in images."""
+    return read_found_boxes(build_detection_module()(images))
+
+
+@cache
+def squares_profile() -> ReferenceProfile:
+    """Return the profile of 600 scenes."""
+    images, targets = draw_squares(600, 1)
+    label_counts = (targets[..., 0] >= 0).sum(1).numpy()
+    reference = SearchedImages(images, find_squares(images), label_counts)
+    return build_box_profile(find_squares, reference, CLASSES, 0.5, corrupted_image_count=32)
+
+
+def extract_square_features(images: Tensor):
+    """Return what charts need of scenes."""
+    return extract_box_features(squares_profile(), SearchedImages(images, find_squares(images)))
