@@ -25,11 +25,11 @@ OPERATOR_NAMES_TEXT = """
     im2col index index_select instance_norm layer_norm le leaky_relu lift_fresh_copy linalg_vector_norm linear log
     log_softmax logical_and logical_not logical_or logical_xor lt masked_fill matmul max max_pool1d max_pool2d maximum
     mean min minimum mish mm movedim mul narrow ne neg new_full new_ones new_zeros norm numpy_T ones ones_like pad
-    permute pixel_shuffle pixel_unshuffle pow prelu prod reciprocal relu relu6 repeat repeat_interleave reshape
-    reshape_as rms_norm roll round rsqrt rsub select selu sigmoid silu sin slice softmax softplus split
-    split_with_sizes sqrt square squeeze stack std sub sum swapaxes sym_numel sym_size t tanh tile to transpose tril
-    triu type_as unbind unflatten unsqueeze upsample_bicubic2d upsample_bilinear2d upsample_nearest2d var view view_as
-    where zero zeros zeros_like
+    permute pixel_shuffle pixel_unshuffle pow prelu prod reciprocal relu relu6 remainder repeat repeat_interleave
+    reshape reshape_as rms_norm roll round rsqrt rsub select selu sigmoid silu sin slice softmax softplus split
+    split_with_sizes sqrt square squeeze stack std sub sum swapaxes sym_numel sym_size t tanh tile to topk transpose
+    tril triu type_as unbind unflatten unsqueeze upsample_bicubic2d upsample_bilinear2d upsample_nearest2d var view
+    view_as where zero zeros zeros_like
 """
 ALLOWED_OPERATORS = frozenset(OPERATOR_NAMES_TEXT.split())
 """names of ATen operators without the underscore of in-place variants, allowed with all overloads"""

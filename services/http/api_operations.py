@@ -145,6 +145,12 @@ OPERATIONS = {
     "GET /": ApiOperation(
         "Show the status page, which updates itself", str, "the page, which needs no network", media_type="text/html"
     ),
+    "GET /try": ApiOperation(
+        "Show a page on which a model of images answers a picture from a file or the camera",
+        str,
+        "the page, which needs no network",
+        media_type="text/html",
+    ),
     "GET /live": ApiOperation(
         "Return the latest content of the status page",
         JsonObject,

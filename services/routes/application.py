@@ -34,6 +34,7 @@ from services.routes.drift import DriftRoutes
 from services.routes.open_inference import OpenInferenceRoutes
 from services.routes.predict import PredictRoutes
 from services.routes.status_page import StatusPageRoutes
+from services.routes.try_page import TryPageRoutes
 from services.serving.models import ModelRegistry, model_status
 
 BUSY_REPLY_DELAY_SECONDS = 1.0  # delay of a 429: a client that retries at once would cost what the others need
@@ -90,6 +91,7 @@ class HttpApplication:
             *StatusPageRoutes(
                 model_registry, metrics_history or MetricsHistory(metrics), drift_client, capture_store
             ).routes(),
+            *TryPageRoutes(model_registry, bool(self.auth)).routes(),
             Route("/metrics", self.get_metrics),
             Route("/openapi.json", self.get_openapi),
             Route("/docs", self.get_docs),

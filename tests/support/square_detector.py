@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from equipoise.bundle.kinds.inference_module import DetectionModule
+from equipoise.drift.features.box_stats import FoundBoxes
 from equipoise.drift.profiling.box_profile import SearchedImages, build_box_profile, extract_box_features
 from equipoise.drift.reference.profile import ReferenceProfile
-from jobs.publishing.kinds.boxes_publication import read_found_boxes
 
 SIDE_PIXELS, SQUARE_PIXELS, STRIDE, MAX_BOXES = 48, 8, 4, 6
 CLASSES = ("red", "blue")
@@ -28,7 +28,7 @@ class SquareDetector(nn.Module):
             self.head.weight.copy_(weight[..., None, None] * 12)
             self.head.bias.fill_(-6.0)
 
-    def forward(self, pictures: Tensor) -> Tensor:
+    def forward(self, pictures: Tensor) -> dict[str, Tensor]:
         """Return answers (n, MAX_BOXES, 6) for images from 0 to 1."""
         heat = self.head(F.avg_pool2d(pictures, SQUARE_PIXELS, STRIDE))
         heat = torch.where(heat == F.max_pool2d(heat, 3, 1, 1), heat, torch.full_like(heat, -20.0))
@@ -37,7 +37,8 @@ class SquareDetector(nn.Module):
         cells = places % (width * heat.shape[2])
         x, y = cells % width * STRIDE, cells // width * STRIDE
         side = torch.full_like(scores, SQUARE_PIXELS)
-        return torch.stack([x.float(), y.float(), side, side, scores, (places // (width * heat.shape[2])).float()], -1)
+        labels = places // (width * heat.shape[2])
+        return {"detections": torch.stack([x.float(), y.float(), side, side, scores, labels.float()], -1)}
 
 
 def draw_squares(count: int, seed: int, shares: tuple[float, float] = (0.5, 0.5)) -> tuple[Tensor, Tensor]:
@@ -61,10 +62,11 @@ def build_detection_module() -> nn.Module:
     return DetectionModule(SquareDetector(), "head", [0.0] * 3, [1.0] * 3).eval()
 
 
-@torch.inference_mode()
 def find_squares(images: Tensor):
     """Find the squares in images."""
-    return read_found_boxes(build_detection_module()(images))
+    module = build_detection_module()
+    with torch.inference_mode():
+        return FoundBoxes(*(output.numpy() for output in module(images)))
 
 
 @cache

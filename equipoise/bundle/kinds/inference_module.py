@@ -22,10 +22,14 @@ class FeatureModule(nn.Module):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return the outputs and the features; the outputs themselves are the features of a model without a head."""
         outputs = self.model(*inputs)
-        features = self.captured_features.pop() if self.captured_features else outputs
+        return outputs, self.take_features(outputs)
+
+    def take_features(self, otherwise: Tensor) -> Tensor:
+        """Return the features that the last call has captured, or `otherwise` without any: (examples, features)."""
+        features = self.captured_features.pop() if self.captured_features else otherwise
         if features.ndim == 4:
             features = features.mean((2, 3))
-        return outputs, features[:, None] if features.ndim == 1 else features
+        return features[:, None] if features.ndim == 1 else features
 
 
 class InferenceModule(FeatureModule):
@@ -40,18 +44,23 @@ class InferenceModule(FeatureModule):
 
     def forward(self, *pictures: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits and features of uint8 images."""
-        return super().forward(pictures[0].float() * self.gain + self.offset)
+        return super().forward(self.normalize(pictures[0]))
+
+    def normalize(self, pictures: Tensor) -> Tensor:
+        """Return uint8 images as the model takes them."""
+        return pictures.float() * self.gain + self.offset
 
 
 class DetectionModule(InferenceModule):
-    """Detector with its normalization in front, which returns scores, boxes and labels by falling score, and features.
+    """Detector with its normalization in front, which returns scores, boxes, labels and features.
 
-    The model returns answers (images, boxes, 6): left, top, width, height, score and class of each.
+    In evaluation the model returns a dictionary whose `detections` (images, boxes, 6) are left, top, width, height,
+    score and class of its answers, by falling score.
     """
 
-    def forward(self, *pictures: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]  # further outputs
+    def forward(self, *pictures: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]  # it has further outputs
         """Return scores (images, boxes), boxes (images, boxes, 4), labels (images, boxes) and features."""
-        answers, features = super().forward(*pictures)
-        scores, order = answers[..., 4].sort(1, descending=True, stable=True)
-        answers = answers.gather(1, order[..., None].expand(-1, -1, 6))
-        return scores, answers[..., :4], answers[..., 5].long(), features
+        outputs = self.model(self.normalize(pictures[0]))["detections"]
+        scores, boxes = outputs[..., 4], outputs[..., :4]
+        features = self.take_features(scores)
+        return scores.contiguous(), boxes.contiguous(), outputs[..., 5].long(), features

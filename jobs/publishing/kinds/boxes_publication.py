@@ -21,11 +21,14 @@ from equipoise.drift.profiling.profile_arrays import collect_profile_arrays
 from equipoise.spacing import evenly_spaced_indices
 from equipoise.type_aliases import FloatArray
 from equipoise.workloads import Split
+from equipoise.workloads.detection.workload import DETECTIONS, BoxWorkload
 from jobs.publishing.kinds.publication import HeldOutFindings, Publication, add_drift_findings
 from jobs.publishing.known_conditions import LearnedCondition
 from jobs.publishing.reference_arrays import MAX_PROFILE_IMAGES, MAX_REFERENCE_IMAGES, sample_images
 
-PLACEMENT_STEPS = "upright by EXIF, whole in the middle of the input on grey, bilinear, RGB or grayscale by its channels"
+PLACEMENT_STEPS = "upright by EXIF, whole in the middle of the input on grey, bilinear, RGB or grayscale"
+HEAD_NAME = "head"
+"""name of the last layer of a detector, whose input is its features"""
 
 
 class BoxesPublication(Publication):
@@ -34,12 +37,13 @@ class BoxesPublication(Publication):
     input_names = (IMAGES_TENSOR,)
     output_names = BOX_SCORES_TENSOR, BOXES_TENSOR, BOX_LABELS_TENSOR, FEATURES_TENSOR
 
-    def __init__(self, workload: Any) -> None:
-        self.workload = workload
+    def __init__(self, workload: BoxWorkload) -> None:
+        self.workload: BoxWorkload = workload
 
     def wrap_model(self, model: nn.Module, head_name: str | None) -> nn.Module:
         """Return the model with its normalization in front, and its boxes in order of their scores."""
-        return DetectionModule(model, head_name, self.workload.mean, self.workload.std)
+        has_head = any(name == HEAD_NAME for name, _ in model.named_children())
+        return DetectionModule(model, HEAD_NAME if has_head else None, self.workload.mean, self.workload.std)
 
     def compare_outputs(self, expected: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[float, bool]:
         """Return the largest relative error of an engine's scores and features, and whether its boxes are the same."""
@@ -58,7 +62,7 @@ class BoxesPublication(Publication):
             std=[float(std) for std in self.workload.std],
         )
         image = ImageInput(channels=channels, height=height, width=width, preprocessing=preprocessing)
-        boxes = BoxesInput(image=image, max_boxes=self.workload.max_boxes)
+        boxes = BoxesInput(image=image, max_boxes=count_answers(self.workload))
         return {"kind": "boxes", "boxes": boxes, "inputs": boxes.list_inputs()}
 
     def evaluate(self, run_engine: Engine, include_drift: bool, learned: Sequence[LearnedCondition]) -> HeldOutFindings:
@@ -86,7 +90,7 @@ class BoxesPublication(Publication):
 
     def _build_drift_arrays(self, run_engine: Engine, found: FoundBoxes, threshold: float) -> dict[str, Any]:
         """Build the arrays of the drift profile; false alarms are counted on the validation split."""
-        validation = self.workload.validation
+        validation = self.workload.false_alarm_split or self.workload.validation
         reference = sample_searched_images(self.workload.reference, found)
         holdout = sample_searched_images(validation, find_in_split(run_engine, validation))
         classes = tuple(map(str, self.workload.classes))
@@ -95,6 +99,14 @@ class BoxesPublication(Publication):
             return read_found_boxes(run_engine(images))
 
         return collect_profile_arrays(lambda: build_box_profile(find_boxes, reference, classes, threshold, holdout))
+
+
+def count_answers(workload: BoxWorkload) -> int:
+    """Return how many answers a new model gives for an image."""
+    images = sample_images(workload.test, 1)
+    with torch.inference_mode():
+        outputs = workload.model().eval()(workload.input_transform(images.device, torch.float32)(images))
+    return int(outputs[DETECTIONS].shape[1])
 
 
 def read_found_boxes(outputs: Sequence[Tensor]) -> FoundBoxes:

@@ -22,13 +22,13 @@ from services.http.request_body import extract_image
 from services.http.tensor_codec import InferenceTensors
 from services.serving.inference import BoxesBatch, InferenceRequest
 from services.serving.kinds.image_kind import (
-    list_origins,
     ENCODED_INPUT,
     IMAGES_INPUT,
     LABELS_OUTPUT,
     SCORES_OUTPUT,
     extract_images,
     is_decoded_fast,
+    list_origins,
 )
 from services.serving.kinds.served_kind import RawTensor, ServedKind, encode_strings
 from services.serving.model_versions import LoadedVersion

@@ -62,7 +62,9 @@ def test_profile_is_stored_and_read():
     assert stored.schema == squares_profile().schema and not stored.schema.has_accuracy
     searched = SearchedImages(images, find_squares(images))
     for read, built in zip(
-        vars(extract_box_features(stored, searched)).values(), vars(extract_square_features(images)).values(), strict=True
+        vars(extract_box_features(stored, searched)).values(),
+        vars(extract_square_features(images)).values(),
+        strict=True,
     ):
         np.testing.assert_array_equal(read, built)
 
