@@ -14,7 +14,7 @@ from equipoise.boxes.formats.coco import read_coco, write_coco
 from equipoise.boxes.formats.voc import read_voc, write_voc
 from equipoise.boxes.formats.yolo import read_yolo, write_yolo
 from equipoise.boxes.problems import ProblemKind
-from equipoise.images.orientation import EXIF_ORIENTATION_TAG
+from equipoise.images.orientation import EXIF_ORIENTATION_TAG, apply_exif_orientation
 from tests.support.errors import raises_code
 
 WIDTH, HEIGHT = 60, 40
@@ -224,6 +224,8 @@ def test_labels_never_lead_out_of_the_folder(tmp_path):
 @pytest.mark.parametrize("suffix", ["jpg", "png", "tif"])
 def test_sizes_are_those_of_the_upright_picture(tmp_path, suffix):
     save_picture(tmp_path, f"turned.{suffix}", orientation=6)
+    with Image.open(tmp_path / f"turned.{suffix}") as image:
+        assert apply_exif_orientation(image).size == (HEIGHT, WIDTH)
     picture = BoxedPicture(f"turned.{suffix}", HEIGHT, WIDTH, (LabelledBox("a", 0, 0, HEIGHT, WIDTH),))
     write_coco(BoxedDataset(("a",), (picture,)), tmp_path / "labels.json")
     assert read_coco(tmp_path).pictures == (picture,)
