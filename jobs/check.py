@@ -31,6 +31,7 @@ from equipoise.command_line import command
 from equipoise.runs.folder import require_writable
 from equipoise.storage.atomic import write_json
 from equipoise.storage.user_paths import require_local_paths
+from jobs.checking.boxed_images import check_boxed_images
 from jobs.checking.checked_data import CheckedData
 from jobs.checking.image_folder import check_image_folder
 from jobs.checking.table_file import check_table
@@ -45,6 +46,7 @@ CHECKS: dict[Kind, Callable[[Any, Path], CheckedData]] = {
     "image": check_image_folder,
     "table": check_table,
     "text": check_texts,
+    "boxes": check_boxed_images,
 }
 
 

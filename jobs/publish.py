@@ -17,13 +17,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from equipoise.bundle.manifest import summarize_metrics
 from equipoise.command_line import command
 from equipoise.formatting import make_printable
 from equipoise.runs.record import Record
 from jobs.cli.engine_report import format_engine_table
 from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl
-from jobs.publishing.kinds.card_texts import summarize_metrics
 from jobs.publishing.publish import Published, PublishRequest, publish_bundle
 
 
@@ -62,7 +62,7 @@ def main() -> int:
 def print_published(published: Published, out: Path) -> None:
     """Print the measurements of the engines, the one chosen and how well the model does."""
     print(format_engine_table(published.results))
-    print(f"{out}: engine {published.engine}, because {published.why}; {summarize_metrics(published.metrics)}")
+    print(f"{out}: engine {published.engine}, because {published.why}; {summarize_metrics(published.metrics)} on test")
     if published.false_alarm_rate:
         print(published.false_alarm_rate)
     if published.reference_warning:

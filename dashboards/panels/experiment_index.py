@@ -13,6 +13,7 @@ from dashboards.page import FactList, Link, Note, NumberCell, Page, Section, Sec
 from dashboards.panels.training_run import run_facts
 from dashboards.plan_tables import candidate_plans
 from dashboards.theme import format_interval, format_seconds, format_significant
+from equipoise.bundle.manifest import summarize_metrics
 from equipoise.drift.diagnosis.verdict import Verdict
 from equipoise.formatting import format_number, pluralize
 from equipoise.runs.record import Record
@@ -122,7 +123,7 @@ def outcome_cells(content: Any) -> list[Any]:
     if isinstance(content, Verdict):
         verdict = content.state + (f": {content.cause}" if content.cause else "")
         return ["", None, None, None, verdict, None, content.images]
-    return [content.name, None, None, None, f"published, accuracy {content.metrics.accuracy:.4f}", None, None]
+    return [content.name, None, None, None, f"published, {summarize_metrics(content.metrics)}", None, None]
 
 
 def round_examples(examples: float | None) -> TableCell:

@@ -19,6 +19,7 @@ from equipoise.bundle.kinds.text_input import TextInput
 from equipoise.bundle.tensor_spec import OPEN_SIZE, TensorSpec
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import format_number
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.target import Target
 from equipoise.storage.atomic import read_json
@@ -213,3 +214,19 @@ def require_outputs_of_kind(manifest: Manifest) -> None:
             raise EquipoiseError("bundle-invalid", f"its outputs are not {manifest.boxes.max_boxes} boxes for an image")
     elif not manifest.outputs or (manifest.classes and manifest.outputs[0].shape != (OPEN_SIZE, len(manifest.classes))):
         raise EquipoiseError("bundle-invalid", f"its scores are not those of {len(manifest.classes)} classes")
+
+
+def summarize_metrics(metrics: Metrics) -> str:
+    """Return how well a model does on the test split, in a few words."""
+    if isinstance(metrics, LanguageEvaluation):
+        return f"{metrics.nats_per_token:.4f} nats per token"
+    if isinstance(metrics, DetectionEvaluation):
+        return f"mAP {metrics.average_precision:.4f} (at overlap 0.50: {metrics.average_precision_50:.4f})"
+    if isinstance(metrics, Evaluation):
+        return f"accuracy {metrics.accuracy:.4f}"
+    interval = (
+        ""
+        if metrics.half_width is None or metrics.coverage is None
+        else f", {metrics.coverage:.1%} of values within {format_number(metrics.half_width)}"
+    )
+    return f"R2 {metrics.r2:.4f}, error {format_number(metrics.rmse)}{interval}"

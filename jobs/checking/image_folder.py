@@ -28,16 +28,21 @@ def check_image_folder(model: ImageBundle, folder: Path) -> CheckedData:
             images[path] = model.preprocess([path])[0]
         except EquipoiseError as error:
             print(make_printable(f"note: {error}; image skipped"), file=sys.stderr)
-    if not images:
-        raise EquipoiseError(
-            "image-undecodable",
-            f"cannot check {folder}: none of its {len(paths)} images can be read",
-            "give a folder of images that an image viewer can open",
-        )
+    require_readable(folder, len(images), len(paths))
     names = [path.relative_to(folder).as_posix() for path in images]
     verdict = diagnose_images(model, torch.stack([*images.values()]), names)
     verdict = msgspec.structs.replace(verdict, unread=len(paths) - len(images))
     return CheckedData(verdict, partial(build_image_page, model, folder))
+
+
+def require_readable(folder: Path, readable_count: int, count: int) -> None:
+    """Refuse a folder none of whose images can be read."""
+    if not readable_count:
+        raise EquipoiseError(
+            "image-undecodable",
+            f"cannot check {folder}: none of its {count} images can be read",
+            "give a folder of images that an image viewer can open",
+        )
 
 
 def build_image_page(model: ImageBundle, folder: Path, verdict: DatasetVerdict) -> Page:

@@ -25,9 +25,9 @@ def decode_image(data: bytes, shape: tuple[int, ...], max_pixels: int) -> Tensor
     return convert_image(data, max_pixels, lambda image: image_to_tensor(image, shape))
 
 
-def decode_placed_image(data: bytes, shape: tuple[int, ...], max_pixels: int) -> tuple[Tensor, ImagePlacement]:
-    """Decode an image to the tensor that a detector takes, all of it, and say where it lies in that."""
-    return convert_image(data, max_pixels, lambda image: place_image(image, shape))
+def decode_placed_image(data: bytes, size: int, max_pixels: int) -> tuple[Tensor, ImagePlacement]:
+    """Decode an image, all of it, to the square that a detector takes, and say where it lies in that."""
+    return convert_image(data, max_pixels, lambda image: place_image(image, size))
 
 
 def convert_image(data: bytes, max_pixels: int, convert: Callable[[Image.Image], Converted]) -> Converted:

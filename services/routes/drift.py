@@ -99,4 +99,5 @@ def request_source(request: Request) -> str | None:
 def add_model_kind(verdict: StreamVerdict, model: Model) -> StreamVerdict:
     """Return the verdict with the kind of data of its model, which a monitor without its profile does not know."""
     bundle = model.current.bundle
-    return msgspec.structs.replace(verdict, kind=bundle.kind, has_accuracy=bool(bundle.classes))
+    has_accuracy = bool(bundle.classes) and bundle.kind != "boxes"  # a detector's classes are those of boxes
+    return msgspec.structs.replace(verdict, kind=bundle.kind, has_accuracy=has_accuracy)

@@ -10,7 +10,6 @@ from equipoise.boxes.found_box import FoundBox
 from equipoise.bundle.kinds.base_bundle import Bundle
 from equipoise.bundle.manifest import Manifest
 from equipoise.errors import EquipoiseError
-from equipoise.images.decode import PILLOW_MODES
 from equipoise.images.placement import ImagePlacement, load_placed_image
 from equipoise.type_aliases import AnyArray
 
@@ -47,18 +46,11 @@ class BoxesBundle(Bundle):
             raise EquipoiseError(
                 "images-invalid", f"cannot find boxes with {self.name}: got one {found}", "give a list"
             )
-        if self.shape[0] not in PILLOW_MODES:
-            raise EquipoiseError(
-                "images-invalid",
-                f"cannot decode photographs for {self.name}: it takes {self.shape[0]} channels and photographs have 1 "
-                "or 3",
-            )
         boxes: list[list[FoundBox]] = []
+        size = self.shape[1]
         for start in range(0, len(sources), MAX_BATCH_IMAGES):
             part = sources[start : start + MAX_BATCH_IMAGES]
-            placed = [
-                load_placed_image(Path(source) if isinstance(source, str) else source, self.shape) for source in part
-            ]
+            placed = [load_placed_image(Path(source) if isinstance(source, str) else source, size) for source in part]
             scores, found_boxes, labels, _ = self.run_engine(torch.stack([image for image, _ in placed]))
             for index, (_, placement) in enumerate(placed):
                 boxes.append(self.read_boxes(scores[index], found_boxes[index], labels[index], placement, threshold))

@@ -18,6 +18,7 @@ from equipoise.bundle.kinds.inference_module import DetectionModule
 from equipoise.drift.features.box_stats import FoundBoxes
 from equipoise.drift.profiling.box_profile import SearchedImages, build_box_profile, find_in_batches
 from equipoise.drift.profiling.profile_arrays import collect_profile_arrays
+from equipoise.errors import EquipoiseError
 from equipoise.spacing import evenly_spaced_indices
 from equipoise.type_aliases import FloatArray
 from equipoise.workloads import Split
@@ -26,7 +27,7 @@ from jobs.publishing.kinds.publication import HeldOutFindings, Publication, add_
 from jobs.publishing.known_conditions import LearnedCondition
 from jobs.publishing.reference_arrays import MAX_PROFILE_IMAGES, MAX_REFERENCE_IMAGES, sample_images
 
-PLACEMENT_STEPS = "upright by EXIF, whole in the middle of the input on grey, bilinear, RGB or grayscale"
+PLACEMENT_STEPS = "upright by EXIF, whole in the middle of the square on grey (124, 116, 104), bilinear, RGB"
 HEAD_NAME = "head"
 """name of the last layer of a detector, whose input is its features"""
 
@@ -56,6 +57,12 @@ class BoxesPublication(Publication):
     def describe_inputs(self) -> dict[str, Any]:
         """Return the fields of the manifest on the images that the model takes, and the boxes that it returns."""
         channels, height, width = self.workload.test.inputs[0].shape
+        if channels != 3 or height != width:
+            raise EquipoiseError(
+                "workload-invalid",
+                f"cannot publish {self.workload.name}: its images are {width}x{height} with {channels} channels",
+                "give square images in colour, into which photographs are fitted whole",
+            )
         preprocessing = ImagePreprocessing(
             picture=PLACEMENT_STEPS,
             mean=[float(mean) for mean in self.workload.mean],

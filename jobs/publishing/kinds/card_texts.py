@@ -117,19 +117,3 @@ def describe_regression(metrics: RegressionEvaluation) -> str:
         f"is to contain {metrics.level:.0%} of new values: a split-conformal one, from the errors on the validation "
         f"split. It contains {metrics.coverage:.1%} of the test split."
     )
-
-
-def summarize_metrics(metrics: Metrics) -> str:
-    """Return how well a model does on the test split, in a few words."""
-    if isinstance(metrics, LanguageEvaluation):
-        return f"{metrics.nats_per_token:.4f} nats per token on test"
-    if isinstance(metrics, DetectionEvaluation):
-        return f"mAP {metrics.average_precision:.4f} (at overlap 0.50: {metrics.average_precision_50:.4f}) on test"
-    if isinstance(metrics, Evaluation):
-        return f"accuracy {metrics.accuracy:.4f} on test"
-    interval = (
-        ""
-        if metrics.half_width is None or metrics.coverage is None
-        else f", {metrics.coverage:.1%} of values within {format_number(metrics.half_width)}"
-    )
-    return f"R2 {metrics.r2:.4f}, error {format_number(metrics.rmse)}{interval} on test"

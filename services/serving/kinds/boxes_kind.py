@@ -96,9 +96,9 @@ class BoxesKind(ServedKind):
         """Return the images of a request, or the error with which it is rejected."""
         if isinstance(request.content, Tensor):
             return PlacedImages(request.content)
-        shape, max_pixels = find_detector(request.version).shape, self.limits.pixels
+        size, max_pixels = find_detector(request.version).shape[1], self.limits.pixels
         try:
-            placed = [decode_placed_image(encoded, shape, max_pixels) for encoded in request.content]
+            placed = [decode_placed_image(encoded, size, max_pixels) for encoded in request.content]
         except RequestRejected as rejection:
             return rejection
         images, placements = zip(*placed, strict=True)

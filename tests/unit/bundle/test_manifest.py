@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from equipoise.bundle.folder import MANIFEST_FILE, REQUIRED_FILES, manifest_digest, verify_bundle, write_manifest
+from equipoise.bundle.kinds.boxes_input import BoxesInput
+from equipoise.bundle.kinds.detection import DetectionEvaluation
 from equipoise.bundle.kinds.language import LanguageEvaluation
 from equipoise.bundle.kinds.regression import RegressionEvaluation
 from equipoise.bundle.manifest import Manifest
@@ -244,3 +246,45 @@ def test_section_of_another_kind_is_refused_where_images_are_needed():
     manifest = build_table_manifest()
     for name in ("image_input", "classification"):
         assert error_code(getattr, manifest, name) == "bundle-kind"
+
+
+def build_detector_manifest(**changes):
+    boxes = BoxesInput(image=IMAGE_INPUT, max_boxes=9)
+    evaluation = DetectionEvaluation(
+        average_precision=0.6,
+        average_precision_50=0.9,
+        by_class={"cat": 0.6},
+        threshold=0.4,
+        precision=0.8,
+        recall=0.7,
+    )
+    features = TensorSpec(name="features", dtype="float32", shape=(-1, 5))
+    fields = {"kind": "boxes", "image": None, "boxes": boxes, "metrics": evaluation}
+    return build_manifest(**fields | {"outputs": (*boxes.list_box_outputs(), features)} | changes)
+
+
+def test_manifest_of_a_detector_is_read_as_it_was_written():
+    manifest = build_detector_manifest()
+    contents = manifest.to_json()
+    assert "image" not in contents and contents["metrics"]["type"] == "detection" and contents["boxes"]["max_boxes"] == 9
+    assert Manifest.from_json(json.loads(json.dumps(contents)), Path("bundle.json")) == manifest
+    assert manifest.detection.threshold == 0.4
+    for name in ("image_input", "classification"):
+        assert error_code(getattr, manifest, name) == "bundle-kind"
+    assert error_code(getattr, build_manifest(), "detection") == "bundle-kind"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"boxes": None},
+        {"image": IMAGE_INPUT},
+        {"metrics": build_manifest().metrics},
+        {"outputs": ()},
+        {"outputs": BoxesInput(image=IMAGE_INPUT, max_boxes=9).list_box_outputs()},
+        {"boxes": BoxesInput(image=IMAGE_INPUT, max_boxes=8)},
+        {"inputs": ()},
+    ],
+)
+def test_outputs_and_metrics_must_be_those_of_a_detector(changes):
+    assert error_code(lambda: build_detector_manifest(**changes)) == "bundle-invalid"

@@ -3,18 +3,28 @@
 import pytest
 
 from equipoise.bundle.evaluation import Evaluation
+from equipoise.bundle.kinds.detection import DetectionEvaluation
 from equipoise.bundle.kinds.language import LanguageEvaluation
 from equipoise.bundle.kinds.regression import RegressionEvaluation
+from equipoise.bundle.manifest import summarize_metrics
 from equipoise.tables.columns import TableColumn
 from equipoise.tables.labels import TableLabel
 from equipoise.tables.spec import TableSpec
-from jobs.publishing.kinds.card_texts import describe_evaluation, describe_table_task, summarize_metrics
+from jobs.publishing.kinds.card_texts import describe_evaluation, describe_table_task
 from jobs.publishing.kinds.choose_publication import choose_publication
 from jobs.publishing.kinds.publication import add_drift_findings
 from jobs.publishing.kinds.table_publication import describe_unwatched_columns
 from tests.support import any_workloads
 from tests.support.errors import raises_code
 
+DETECTION = DetectionEvaluation(
+    average_precision=0.625,
+    average_precision_50=0.9012,
+    by_class={"cola": 0.7},
+    threshold=0.4,
+    precision=0.875,
+    recall=0.8,
+)
 REGRESSION = RegressionEvaluation(r2=0.9312, rmse=1.25, half_width=2.5, coverage=0.905)
 
 
@@ -30,11 +40,12 @@ def test_workload_of_unknown_data_is_refused_with_what_can_be_published():
         (REGRESSION, ["R2 0.9312", "error 1.25", "90.5% of values within 2.5"]),
         (RegressionEvaluation(r2=0.5, rmse=1.0, half_width=None, coverage=None), ["R2 0.5000"]),
         (LanguageEvaluation(nats_per_token=1.75, tokens=100), ["1.7500 nats per token"]),
+        (DETECTION, ["mAP 0.6250", "0.9012"]),
     ],
 )
 def test_summary_names_the_figure_of_the_kind(metrics, parts):
     summary = summarize_metrics(metrics)
-    assert all(part in summary for part in parts) and summary.endswith("on test")
+    assert all(part in summary for part in parts)
 
 
 def test_card_describes_the_interval_and_the_columns():
@@ -45,6 +56,11 @@ def test_card_describes_the_interval_and_the_columns():
     assert describe_table_task(spec) == (
         "Predicts the number in column `price` of a table from `age`. It ignores `id` (it numbers rows)."
     )
+
+
+def test_card_describes_the_score_from_which_a_box_counts():
+    first, *_, last = describe_evaluation(DETECTION)
+    assert all(part in first for part in ("0.625", "0.901", "0.400", "87.5%", "80.0%")) and last == "| cola | 0.700 |"
 
 
 def test_note_names_how_many_columns_are_watched_by_themselves():
