@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-MAX_ANSWERS = 100
+from equipoise.boxes.matching import MAX_ANSWERS
+
 SSDLITE_MEAN = SSDLITE_STD = (0.5, 0.5, 0.5)  # as its published weights expect
 
 
