@@ -22,11 +22,10 @@ from equipoise.storage.object_store import parse_location
 from equipoise.workloads.base import Split, select_split
 from equipoise.workloads.detection.box_augment import BoxAugment
 from equipoise.workloads.detection.boxed_pictures import LazyPictures, boxes_to_targets, read_boxed_pictures
-from equipoise.workloads.detection.detectors import detector_factory
+from equipoise.workloads.detection.detectors import find_detector
 from equipoise.workloads.detection.shelf import DETECTION_DEFAULTS, TARGET_PRECISION
 from equipoise.workloads.detection.workload import BoxWorkload
 from equipoise.workloads.image_folder import folder_name
-from equipoise.workloads.models import IMAGENET_MEAN, IMAGENET_STD
 
 DEFAULT_SIZE, SIZE_STEP, MAX_SIZE = 256, 8, 2048  # pixels per side: whole places of the detector's maps
 MIN_PICTURES = 20
@@ -48,6 +47,7 @@ def boxes(config: TrainConfig) -> BoxWorkload:
         name: select_pictures(pixels, targets, part)
         for name, part in zip(SPLIT_FRACTIONS, deal_pictures(pictures, [*SPLIT_FRACTIONS.values()]), strict=True)
     }
+    detector = find_detector(config.model, len(classes), size)
     return BoxWorkload(
         name=folder_name(parse_location(config.data)),
         classes=classes,
@@ -55,10 +55,11 @@ def boxes(config: TrainConfig) -> BoxWorkload:
         validation=splits["validation"],
         reference=splits["reference"],
         test=splits["test"],
-        model=detector_factory(config.model or "center", len(classes)),
+        model=detector.build,
+        loss=detector.loss,
         target=TARGET_PRECISION,
-        mean=IMAGENET_MEAN,
-        std=IMAGENET_STD,
+        mean=detector.mean,
+        std=detector.std,
         augment=BoxAugment(
             pictures=Augment(flip=True, crop=0.6, distort=0.03, brightness=0.2, contrast=0.2, saturation=0.2)
         ),

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from equipoise.boxes.matching import MAX_ANSWERS
+
 STRIDE = 8  # pixels of the picture for each place of the maps
 PRIOR = 0.02  # score of a new model everywhere: most places are no centre
-MAX_ANSWERS = 100
 
 
 def conv_block(in_channels: int, out_channels: int, stride: int = 1) -> nn.Sequential:

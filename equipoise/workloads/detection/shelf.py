@@ -9,10 +9,9 @@ from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
 from equipoise.workloads.base import Split
 from equipoise.workloads.detection.box_augment import BoxAugment
-from equipoise.workloads.detection.detectors import detector_factory
+from equipoise.workloads.detection.detectors import find_detector
 from equipoise.workloads.detection.shelf_renderer import render_shelves
 from equipoise.workloads.detection.workload import BoxWorkload
-from equipoise.workloads.models import IMAGENET_MEAN, IMAGENET_STD
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS
 
 DEFAULT_SIZE, SIZE_STEP, MAX_SIZE = 96, 24, 480  # pixels per side: whole slots, and whole places of the detector's maps
@@ -38,6 +37,7 @@ def shelf(config: TrainConfig) -> BoxWorkload:
         name: Split(*render_shelves(MACHINE_PRODUCTS, np.arange(first, last), RENDER_SEED, size))
         for name, first, last in zip(EXAMPLES_PER_SPLIT, ends[:-1], ends[1:], strict=True)
     }
+    detector = find_detector(config.model, len(MACHINE_PRODUCTS), size)
     return BoxWorkload(
         name="shelf",
         classes=[product.name for product in MACHINE_PRODUCTS],
@@ -45,10 +45,11 @@ def shelf(config: TrainConfig) -> BoxWorkload:
         validation=splits["validation"],
         reference=splits["reference"],
         test=splits["test"],
-        model=detector_factory(config.model or "center", len(MACHINE_PRODUCTS)),
+        model=detector.build,
+        loss=detector.loss,
         target=TARGET_PRECISION,
-        mean=IMAGENET_MEAN,
-        std=IMAGENET_STD,
+        mean=detector.mean,
+        std=detector.std,
         augment=BoxAugment(pictures=Augment(shift=4, flip=True)),
         defaults=DETECTION_DEFAULTS,
     )

@@ -76,20 +76,25 @@ def draw_shelf_uniforms(indices: NDArray[np.int64], seed: int) -> tuple[Draws, l
 
 def stack_products(
     products: tuple[Product, ...], draws: Draws, slots: Sequence[Draws], size: int
-) -> tuple[Tensor, Tensor]:
-    """Return the shelf with its products in linear light, and the alpha of each slot's product (6, n, size, size)."""
+) -> tuple[Tensor, list[Tensor]]:
+    """Return the shelf with its products in linear light, and the alpha of each slot's product in the slot's window."""
     canvas = draw_background(draws, size)
-    layers = canvas.new_zeros(ROWS * COLUMNS, len(canvas), size, size)
-    tile, pitch = size // ROWS, size // COLUMNS
+    layers = [torch.empty(0)] * len(slots)
     for slot in SLOT_ORDER:
-        row, left = slot // COLUMNS * tile, slot % COLUMNS * pitch - (tile - pitch) // 2
-        seen = slice(max(-left, 0), min(size - left, tile))  # columns of the tile that lie in the picture
-        place = ..., slice(row, row + tile), slice(left + seen.start, left + seen.stop)
-        sprite = draw_slot(products, slots[slot], tile)[..., seen]
+        rows, columns, seen = find_slot_window(slot, size)
+        sprite = draw_slot(products, slots[slot], size // ROWS)[..., seen]
         gain = broadcast_per_image(0.75 + 0.35 * slots[slot]["distance"], canvas)
-        canvas[place] = alpha_composite(sprite, canvas[place], gain)
-        layers[slot][place] = sprite[:, 3]
+        canvas[..., rows, columns] = alpha_composite(sprite, canvas[..., rows, columns], gain)
+        layers[slot] = sprite[:, 3]
     return canvas, layers
+
+
+def find_slot_window(slot: int, size: int) -> tuple[slice, slice, slice]:
+    """Return rows and columns of a picture in which a slot's product may be, and those columns of its square tile."""
+    tile, pitch = size // ROWS, size // COLUMNS
+    top, left = slot // COLUMNS * tile, slot % COLUMNS * pitch - (tile - pitch) // 2
+    seen = slice(max(-left, 0), min(size - left, tile))
+    return slice(top, top + tile), slice(left + seen.start, left + seen.stop), seen
 
 
 def draw_slot(products: tuple[Product, ...], draws: Draws, tile: int) -> Tensor:
@@ -128,27 +133,27 @@ def draw_rails(canvas: Tensor, draws: Draws, size: int) -> Tensor:
     return torch.lerp(canvas, torch.lerp(grey, torch.full_like(grey, 0.85), is_label), rail_mask(draws, size))
 
 
-def find_visible_boxes(layers: Tensor, rail: Tensor, slots: Sequence[Draws], num_products: int) -> Tensor:
+def find_visible_boxes(layers: Sequence[Tensor], rail: Tensor, slots: Sequence[Draws], num_products: int) -> Tensor:
     """Return the boxes around what is seen of each product (n, 6, 6), with the class -1 where nothing is."""
-    boxes = torch.from_numpy(empty_boxes(layers.shape[1], len(slots))).float()
-    uncovered = (1 - rail)[:, 0].expand_as(layers[0])
+    size = rail.shape[2]
+    boxes = torch.from_numpy(empty_boxes(len(rail), len(slots))).float()
+    uncovered = (1 - rail)[:, 0].repeat(1, 1, size)
     for slot in reversed(SLOT_ORDER):
-        alpha = layers[slot]
-        visible = alpha * uncovered
-        uncovered = uncovered * (1 - alpha)
-        share = visible.sum((1, 2)) / alpha.sum((1, 2)).clamp(min=1)
-        is_seen = visible > 0.5
-        left, right = find_extent(is_seen.any(1))
-        top, bottom = find_extent(is_seen.any(2))
+        rows, columns, _ = find_slot_window(slot, size)
+        visible = layers[slot] * uncovered[:, rows, columns]
+        uncovered[:, rows, columns] *= 1 - layers[slot]
+        share = visible.sum((1, 2)) / layers[slot].sum((1, 2)).clamp(min=1)
+        (left, right), (top, bottom) = (find_extent(visible.amax(side) > 0.5) for side in (1, 2))
         labels = torch.from_numpy(pick_labels(slots[slot], num_products))
-        found = torch.stack([labels, left, top, right - left, bottom - top, torch.zeros_like(left)], 1).float()
-        is_box = (share >= MIN_VISIBLE_SHARE) & is_seen.any(2).any(1)
+        is_box = (share >= MIN_VISIBLE_SHARE) & (visible.amax((1, 2)) > 0.5)
+        sides = [left + columns.start, top + rows.start, right - left, bottom - top]
+        found = torch.stack([labels, *sides, torch.zeros_like(left)], 1).float()
         boxes[:, slot] = torch.where(is_box[:, None], found, boxes[:, slot])
     return boxes
 
 
 def find_extent(is_seen: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the first place that is true in each row, and the place after the last."""
+    """Return the first place that is true in each row, and the one after the last."""
     length = is_seen.shape[1]
     flags = is_seen.long()
     return flags.argmax(1), length - flags.flip(1).argmax(1)
