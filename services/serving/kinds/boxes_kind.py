@@ -113,7 +113,7 @@ class BoxesKind(ServedKind):
         scores, boxes, labels, features = bundle.run_engine(images)
         counts = [len(part) for part in decoded]
         parts = zip(*(output.split(counts) for output in (scores, boxes, labels)), strict=True)
-        answers = [build_output(version, bundle, part, *tensors) for part, tensors in zip(decoded, parts, strict=True)]
+        answers = [build_boxes_output(version, bundle, part, *tensors) for part, tensors in zip(decoded, parts, strict=True)]
         origins = list_origins(requests, [part.images for part in decoded])
         return answers, BoxesBatch(version, images, scores, boxes, labels, features, *origins)
 
@@ -142,7 +142,7 @@ class BoxesKind(ServedKind):
     def output_tensors(self, output: BoxesOutput) -> dict[str, AnyArray]:
         """Return the outputs in the Open Inference Protocol: all boxes, and the score from which one counts."""
         bundle = find_detector(output.version)
-        names = [bundle.classes[label] for label in output.labels.flatten().tolist()]
+        names = [bundle.classes[label] if label >= 0 else "" for label in output.labels.flatten().tolist()]
         return {
             BOXES_OUTPUT: output.boxes.numpy(),
             SCORES_OUTPUT: output.scores.numpy(),
@@ -151,16 +151,16 @@ class BoxesKind(ServedKind):
         }
 
 
-def build_output(
+def build_boxes_output(
     version: LoadedVersion, bundle: BoxesBundle, part: PlacedImages, scores: Tensor, boxes: Tensor, labels: Tensor
 ) -> BoxesOutput:
     """Build the answer to one request, with its boxes in pixels of what was sent."""
     if part.placements is None:
         return BoxesOutput(version, scores, boxes, labels, None, [])
-    found = bundle.read_boxes(scores[0], boxes[0], labels[0], part.placements[0]) if len(part) == 1 else []
     pairs = zip(part.placements, boxes, strict=True)
-    in_photographs = torch.stack([placement.to_photograph(image_boxes) for placement, image_boxes in pairs])
-    return BoxesOutput(version, scores, in_photographs, labels, part.placements, found)
+    boxes = torch.stack([placement.to_photograph(image_boxes) for placement, image_boxes in pairs])
+    found = bundle.read_boxes(scores[0], boxes[0], labels[0]) if len(part) == 1 else []
+    return BoxesOutput(version, scores, boxes, labels, part.placements, found)
 
 
 def build_box_reply(box: FoundBox) -> BoxReply:
