@@ -4,11 +4,11 @@ import json
 from functools import cache
 from pathlib import Path
 
-import dashboards
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+import dashboards
 from equipoise.drift.features.statistic_schema import KINDS_OF_IMAGES
 from services.serving.models import ModelRegistry
 

@@ -113,7 +113,9 @@ class BoxesKind(ServedKind):
         scores, boxes, labels, features = bundle.run_engine(images)
         counts = [len(part) for part in decoded]
         parts = zip(*(output.split(counts) for output in (scores, boxes, labels)), strict=True)
-        answers = [build_boxes_output(version, bundle, part, *tensors) for part, tensors in zip(decoded, parts, strict=True)]
+        answers = [
+            build_boxes_output(version, bundle, part, *tensors) for part, tensors in zip(decoded, parts, strict=True)
+        ]
         origins = list_origins(requests, [part.images for part in decoded])
         return answers, BoxesBatch(version, images, scores, boxes, labels, features, *origins)
 

@@ -266,7 +266,9 @@ def build_detector_manifest(**changes):
 def test_manifest_of_a_detector_is_read_as_it_was_written():
     manifest = build_detector_manifest()
     contents = manifest.to_json()
-    assert "image" not in contents and contents["metrics"]["type"] == "detection" and contents["boxes"]["max_boxes"] == 9
+    assert (
+        "image" not in contents and contents["metrics"]["type"] == "detection" and contents["boxes"]["max_boxes"] == 9
+    )
     assert Manifest.from_json(json.loads(json.dumps(contents)), Path("bundle.json")) == manifest
     assert manifest.detection.threshold == 0.4
     for name in ("image_input", "classification"):
