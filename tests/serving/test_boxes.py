@@ -1,10 +1,7 @@
 """A detector in a service: boxes in pixels of what was sent, tensors, the try page, captures and drift."""
 
 import asyncio
-import io
 import json
-from contextlib import closing, contextmanager
-from http.client import HTTPConnection
 
 import jsonschema
 import numpy as np
@@ -14,35 +11,19 @@ from PIL import Image
 
 from equipoise.bundle.bundle import load_bundle
 from equipoise.bundle.kinds.boxes_bundle import BoxesBundle
-from equipoise.captures.store import CaptureStore
 from equipoise.config import TrainConfig
 from equipoise.drift.profiling.bundle_profile import load_bundle_profile
-from equipoise.training.loop import Training
 from equipoise.workloads import load_workload
 from jobs.check import main
 from services.http.openapi import build_openapi_document
-from services.http.server import HttpServer
 from services.limits import Limits
-from services.monitoring.capture_sampler import CaptureSampler
-from services.monitoring.drift_observer import DriftObserver
-from services.monitoring.metrics import Metrics
-from services.routes.application import HttpApplication
-from services.serving.model_versions import ModelSpec
-from services.serving.models import ModelRegistry
-from tests.support.bundles import publish_run, write_run_folder
-from tests.support.local_monitor import LocalMonitor
-
-TRAINED_EXAMPLES = 1000
-CLOSE_SECONDS = 30.0
+from tests.support.bundles import publish_run
+from tests.support.detector_service import encode_picture, start_detector_service, train_shelf
 
 
 @pytest.fixture(scope="module")
 def shelf_run(tmp_path_factory):
-    """Folder of a detector that was trained for seconds."""
-    training = Training(TrainConfig(workload="shelf", batch_size=16, max_examples=TRAINED_EXAMPLES, target=2.0))
-    for _ in training.laps():
-        pass
-    return write_run_folder(training, tmp_path_factory.mktemp("shelf") / "run")
+    return train_shelf(tmp_path_factory.mktemp("shelf") / "run")
 
 
 @pytest.fixture(scope="module")
@@ -61,47 +42,10 @@ def pictures():
     return load_workload(TrainConfig(workload="shelf")).test.inputs[:48].permute(0, 2, 3, 1).numpy()
 
 
-@contextmanager
-def start_service(bundle, folder):
-    """Start a service in this process; yield its port, its observer and its capture store."""
-    store, metrics = CaptureStore(str(folder / "captures")), Metrics()
-    observer = DriftObserver(metrics, LocalMonitor(folder / "drift"), 1.0, CaptureSampler(store, usual_seconds=0.0))
-    http_server = HttpServer("127.0.0.1", 0)
-
-    def create_application(loop):
-        registry = ModelRegistry(Limits(), loop, observer)
-        registry.apply_specs({"shelf": ModelSpec(bundle=str(bundle))})
-        return HttpApplication(registry, Limits(), metrics, capture_store=store)
-
-    application = http_server.start(create_application)
-    yield http_server.socket.getsockname()[1], observer, store
-    http_server.close(CLOSE_SECONDS)
-    application.model_registry.apply_specs({})
-
-
 @pytest.fixture(scope="module")
 def service(shelf_bundle, tmp_path_factory):
-    with start_service(shelf_bundle, tmp_path_factory.mktemp("service")) as started:
+    with start_detector_service(shelf_bundle, tmp_path_factory.mktemp("service")) as started:
         yield started
-
-
-def send(service, method, path, body=None, **headers):
-    with closing(HTTPConnection("127.0.0.1", service[0], timeout=30)) as connection:
-        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
-        reply = connection.getresponse()
-        return reply.status, reply.read()
-
-
-def encode(pixels, kind="PNG", **options):
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, kind, **options)
-    return file.getvalue()
-
-
-def ask(service, body, content_type="image/png"):
-    status, reply = send(service, "POST", "/predict", body, content_type=content_type)
-    assert status == 200, reply
-    return json.loads(reply)
 
 
 def test_bundle_is_judged_by_its_average_precision(model):
@@ -117,7 +61,7 @@ def test_bundle_is_judged_by_its_average_precision(model):
 def test_every_engine_that_agrees_finds_the_same_boxes(model, pictures):
     agreeing = [result.engine for result in model.manifest.engine.table if result.agrees]
     assert {"eager", "onnxruntime"} <= set(agreeing)
-    sources = [encode(pixels) for pixels in pictures]
+    sources = [encode_picture(pixels) for pixels in pictures]
     found = {name: load_bundle(model.folder, name).find_boxes(sources) for name in ("eager", "onnxruntime")}
     assert sum(map(len, found["eager"])) > 48
     for boxes, others in zip(*found.values(), strict=True):
@@ -127,14 +71,14 @@ def test_every_engine_that_agrees_finds_the_same_boxes(model, pictures):
 
 
 def test_boxes_are_answered_in_pixels_of_what_was_sent(service, model, pictures):
-    small = ask(service, encode(pictures[0]))
+    small = service.ask(encode_picture(pictures[0]))
     assert (small["width"], small["height"]) == (96, 96) and small["boxes"]
     scores = [box["score"] for box in small["boxes"]]
     assert scores == sorted(scores, reverse=True) and min(scores) >= model.threshold
-    (expected,) = model.find_boxes([encode(pictures[0])])
+    (expected,) = model.find_boxes([encode_picture(pictures[0])])
     assert [box["label"] for box in small["boxes"]] == [box.label for box in expected]
     assert small["boxes"][0]["x"] == pytest.approx(expected[0].x, abs=0.02)
-    large = ask(service, encode(np.asarray(Image.fromarray(pictures[0]).resize((960, 960), Image.Resampling.NEAREST))))
+    large = service.ask(encode_picture(np.asarray(Image.fromarray(pictures[0]).resize((960, 960), Image.Resampling.NEAREST))))
     assert (large["width"], large["height"]) == (960, 960)
     best, larger = small["boxes"][0], max(large["boxes"], key=lambda box: box["score"])
     if best["label"] == larger["label"]:
@@ -147,8 +91,8 @@ def test_picture_on_its_side_is_answered_upright(service, pictures):
     exif = Image.Exif()
     exif[0x0112] = 6
     turned = np.ascontiguousarray(np.rot90(pictures[0], 1)[:, :64])
-    upright = ask(service, encode(np.ascontiguousarray(np.rot90(turned, -1))))
-    assert ask(service, encode(turned, exif=exif))["boxes"] == upright["boxes"]
+    upright = service.ask(encode_picture(np.ascontiguousarray(np.rot90(turned, -1))))
+    assert service.ask(encode_picture(turned, exif=exif))["boxes"] == upright["boxes"]
     assert (upright["width"], upright["height"]) == (96, 64)
 
 
@@ -156,21 +100,21 @@ def test_reply_is_as_the_openapi_document_says(service, pictures):
     document = build_openapi_document(False, Limits(), ["shelf"])
     schema = document["paths"]["/predict"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
     validator = jsonschema.Draft202012Validator(schema | {"components": document["components"]})
-    validator.validate(ask(service, encode(pictures[1])))
+    validator.validate(service.ask(encode_picture(pictures[1])))
 
 
 @pytest.mark.parametrize(("body", "expected"), [(b"no image", 400), (b"", 400), (b"\x89PNG\r\n\x1a\n", 400)])
 def test_wrong_body_is_rejected_in_one_sentence(service, body, expected):
-    status, reply = send(service, "POST", "/predict", body, content_type="image/png")
+    status, reply = service.send("POST", "/predict", body, content_type="image/png")
     assert status == expected and len(json.loads(reply)["error"].splitlines()) == 1
 
 
 def test_triton_client_sends_tensors_and_files(service, model, pictures):
-    client = triton.InferenceServerClient(f"127.0.0.1:{service[0]}")
+    client = triton.InferenceServerClient(f"127.0.0.1:{service.port}")
     metadata = client.get_model_metadata("shelf")
     assert [tensor["name"] for tensor in metadata["outputs"]] == ["boxes", "scores", "labels", "threshold"]
     tensors = np.ascontiguousarray(pictures[:5].transpose(0, 3, 1, 2))
-    files = np.array([encode(pixels) for pixels in pictures[:5]], object)
+    files = np.array([encode_picture(pixels) for pixels in pictures[:5]], object)
     results = []
     for name, array, datatype in (("pictures", tensors, "UINT8"), ("encoded", files, "BYTES")):
         infer_input = triton.InferInput(name, list(array.shape), datatype)
@@ -187,27 +131,27 @@ def test_triton_client_sends_tensors_and_files(service, model, pictures):
 
 
 def test_pages_show_boxes_and_a_place_to_try_the_model(service):
-    status, page = send(service, "GET", "/try")
+    status, page = service.send("GET", "/try")
     assert status == 200 and b'["shelf"]' in page and b"getUserMedia" in page
-    status, page = send(service, "GET", "/")
+    status, page = service.send("GET", "/")
     assert status == 200 and b"/predict" in page
 
 
 @pytest.mark.slow
 def test_requests_are_watched_and_kept_with_their_boxes(shelf_run, pictures, tmp_path):
     bundle = load_bundle(publish_run(shelf_run, tmp_path / "bundle", drift=True))
-    with start_service(bundle.folder, tmp_path) as service:
-        _, observer, store = service
+    with start_detector_service(bundle.folder, tmp_path) as service:
+        observer = service.observer
         observer.credit_seconds = 10.0
         for pixels in pictures:
-            ask(service, encode(pixels))
+            service.ask(encode_picture(pixels))
         asyncio.run(observer.send_report())
-        _, page = send(service, "GET", "/")
+        _, page = service.send("GET", "/")
         observer.capture_sampler.executor.shutdown()
-    (rows,) = [row for key, row in observer.drift_client.sum_rows().items() if key.model == "shelf"]
+    (rows,) = [row for key, row in service.monitor.sum_rows().items() if key.model == "shelf"]
     layout = load_bundle_profile(bundle).baseline.layout
     assert layout.read_part(rows, "cells").sum() == len(pictures)
-    captures = store.list_captures()
+    captures = service.store.list_captures()
     assert captures and all(capture.boxes is not None for capture in captures)
     names = {box.label for capture in captures for box in capture.boxes}
     assert names <= set(bundle.classes) and all(capture.label in bundle.classes for capture in captures)

@@ -1,0 +1,86 @@
+"""A detector that was trained for seconds, and a service of it in the same process."""
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from equipoise.captures.store import CaptureStore
+from equipoise.config import TrainConfig
+from equipoise.training.loop import Training
+from services.http.server import HttpServer
+from services.limits import Limits
+from services.monitoring.capture_sampler import CaptureSampler
+from services.monitoring.drift_observer import DriftObserver
+from services.monitoring.metrics import Metrics
+from services.routes.application import HttpApplication
+from services.serving.model_versions import ModelSpec
+from services.serving.models import ModelRegistry
+from tests.support.bundles import write_run_folder
+from tests.support.local_monitor import LocalMonitor
+
+TRAINED_EXAMPLES = 1000
+CLOSE_SECONDS = 30.0
+
+
+def train_shelf(folder: Path) -> Path:
+    """Train a detector of rendered shelves, write the folder of the run and return it."""
+    training = Training(TrainConfig(workload="shelf", batch_size=16, max_examples=TRAINED_EXAMPLES, target=2.0))
+    for _ in training.laps():
+        pass
+    return write_run_folder(training, folder)
+
+
+@dataclass(frozen=True)
+class DetectorService:
+    """Service of one detector, with what stands behind it."""
+
+    port: int
+    observer: DriftObserver
+    monitor: LocalMonitor
+    store: CaptureStore
+
+    def send(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+        """Return status and body of the reply; header names are given with underscores for hyphens."""
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body, named)
+            reply = connection.getresponse()
+            return reply.status, reply.read()
+
+    def ask(self, body: bytes, content_type: str = "image/png") -> Any:
+        """Return the answer to an image."""
+        status, reply = self.send("POST", "/predict", body, content_type=content_type)
+        assert status == 200, reply
+        return json.loads(reply)
+
+
+@contextmanager
+def start_detector_service(bundle: Path, folder: Path) -> Iterator[DetectorService]:
+    """Start a service in this process that watches its requests and keeps some in `folder`."""
+    store, metrics, monitor = CaptureStore(str(folder / "captures")), Metrics(), LocalMonitor(folder / "drift")
+    observer = DriftObserver(metrics, monitor, 1.0, CaptureSampler(store, usual_seconds=0.0))
+    http_server = HttpServer("127.0.0.1", 0)
+
+    def create_application(loop: Any) -> HttpApplication:
+        registry = ModelRegistry(Limits(), loop, observer)
+        registry.apply_specs({"shelf": ModelSpec(bundle=str(bundle))})
+        return HttpApplication(registry, Limits(), metrics, capture_store=store)
+
+    application = http_server.start(create_application)
+    yield DetectorService(http_server.socket.getsockname()[1], observer, monitor, store)
+    http_server.close(CLOSE_SECONDS)
+    application.model_registry.apply_specs({})
+
+
+def encode_picture(pixels: Any, kind: str = "PNG", **options: Any) -> bytes:
+    """Return pixels (height, width, 3) as an image file."""
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, kind, **options)
+    return file.getvalue()
