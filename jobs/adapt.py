@@ -27,11 +27,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from equipoise.bundle.bundle import load_image_bundle
-from equipoise.bundle.kinds.image_bundle import ImageBundle
+from equipoise.bundle.bundle import PictureBundle, load_image_bundle, load_picture_bundle
 from equipoise.command_line import command
 from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition, load_base_workload
 from equipoise.drift.diagnosis.verdict import Verdict
+from equipoise.drift.features.box_stats import BOX_CAUSES
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
 from equipoise.storage.atomic import atomic_folder
@@ -58,6 +58,7 @@ ADVICE_BY_CAUSE = {
     "blur": "clean or focus the lens: lost detail is gone, and training on blurred images costs accuracy on sharp ones;"
     " give --accept-blur if it is there to stay",
     "new class": "label the images that look like nothing before (GET /capture), and train with a class for them",
+    **dict.fromkeys(BOX_CAUSES, "the light is as before: label images (GET /capture), and train with them"),
     "features": "no change of light or camera explains it: label 30 images or more and give them with --capture-dir",
 }
 MIN_LABELS = 30  # labelled images needed where the cause does not say what changed
@@ -192,7 +193,7 @@ def roll_back_link(options: AdaptOptions) -> int:
 def adapt_bundle(options: AdaptOptions) -> int:
     """Read the verdict, decide what to do about it, do it, and return the exit status."""
     validate_options(options)
-    model = load_image_bundle(str(options.bundle or options.link), "adapt a model")
+    model = load_picture_bundle(str(options.bundle or options.link), "adapt a model")
     verdict = load_verdict(options, model)
     if verdict.state != "drift":
         print(make_printable(f"nothing to adapt to: {verdict.why or verdict.state}"))
@@ -254,7 +255,7 @@ def require_out(options: AdaptOptions) -> Path:
     return options.out
 
 
-def load_verdict(options: AdaptOptions, model: ImageBundle) -> Verdict:
+def load_verdict(options: AdaptOptions, model: PictureBundle) -> Verdict:
     """Load the verdict from the service or from a file, whichever the options name."""
     if options.service is not None and options.verdict is None:
         return fetch_verdict(options.service, options.key, model)
@@ -267,7 +268,7 @@ def load_verdict(options: AdaptOptions, model: ImageBundle) -> Verdict:
     )
 
 
-def run_adaptation(options: AdaptOptions, model: ImageBundle, recipe: AdaptationRecipe, verdict: Verdict) -> int:
+def run_adaptation(options: AdaptOptions, model: PictureBundle, recipe: AdaptationRecipe, verdict: Verdict) -> int:
     """Fine-tune the model, put it through the gate, publish it and return the exit status."""
     with tempfile.TemporaryDirectory(prefix="equipoise-adapt-") as folder_name:
         work_folder = Path(folder_name)
@@ -284,7 +285,7 @@ def run_adaptation(options: AdaptOptions, model: ImageBundle, recipe: Adaptation
         )
         if published.reference_warning:
             print(f"note: {published.reference_warning}", file=sys.stderr)
-        if not passes_gate(model, load_image_bundle(work_folder / "bundle", "adapt a model"), recipe, work_folder):
+        if not passes_gate(model, load_picture_bundle(work_folder / "bundle", "adapt a model"), recipe, work_folder):
             return 3
         with atomic_folder(Path(str(options.out)).absolute()) as folder:
             for file in (work_folder / "bundle").iterdir():

@@ -31,9 +31,23 @@ def load_bundle(path: str | Path, engine_name: str | None = None) -> Bundle:
     return BUNDLE_TYPES[manifest.kind](folder, manifest, engine_name)
 
 
-def load_image_bundle(path: str | Path, purpose: str) -> ImageBundle:
-    """Load the bundle of a model of images; refuse any other, for which there is no such `purpose`."""
+PictureBundle = ImageBundle | BoxesBundle
+"""bundle of a model of images: a classifier or a detector"""
+
+
+def load_picture_bundle(path: str | Path, purpose: str) -> PictureBundle:
+    """Load the bundle of a classifier or a detector of images; refuse any other, for which there is no `purpose`."""
     bundle = load_bundle(path)
+    return bundle if isinstance(bundle, BoxesBundle) else require_image_bundle(bundle, path, purpose)
+
+
+def load_image_bundle(path: str | Path, purpose: str) -> ImageBundle:
+    """Load the bundle of a model of labelled images; refuse any other, for which there is no such `purpose`."""
+    return require_image_bundle(load_bundle(path), path, purpose)
+
+
+def require_image_bundle(bundle: Bundle, path: str | Path, purpose: str) -> ImageBundle:
+    """Return the bundle of a model of labelled images; refuse any other."""
     if isinstance(bundle, ImageBundle):
         return bundle
     raise EquipoiseError(

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from equipoise.bundle.bundle import PictureBundle
 from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.captures.store import CaptureStore
 from equipoise.config import TrainConfig
@@ -25,7 +26,8 @@ from equipoise.drift.adaptation.workload import (
     load_labelled_images,
 )
 from equipoise.drift.diagnosis.verdict import Verdict
-from equipoise.drift.reference.profile import ReferenceProfile, profile_from_arrays
+from equipoise.drift.profiling.bundle_profile import load_bundle_profile
+from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number
 from equipoise.hardware import describe_hardware
@@ -43,7 +45,7 @@ VALIDATION_SHARE = 0.3  # of the labelled images, held out from training to judg
 MAX_LISTED_CLASSES = 3  # classes listed, those whose shares changed most
 
 
-def build_recipe(model: ImageBundle, verdict: Verdict, data: str | None) -> AdaptationRecipe:
+def build_recipe(model: PictureBundle, verdict: Verdict, data: str | None) -> AdaptationRecipe:
     """Build the recipe for a verdict, on top of earlier adaptations; `data` is where the workload's files lie now."""
     config, latest = training_history(model)
     before = find_condition(model.manifest, verdict.condition) or latest
@@ -58,7 +60,7 @@ def build_recipe(model: ImageBundle, verdict: Verdict, data: str | None) -> Adap
     )
 
 
-def training_history(model: ImageBundle) -> tuple[TrainConfig, DriftCondition]:
+def training_history(model: PictureBundle) -> tuple[TrainConfig, DriftCondition]:
     """Return the config that the model was first trained with, and the condition it has been adapted to since."""
     remedy = model.manifest.remedy
     try:
@@ -68,21 +70,20 @@ def training_history(model: ImageBundle) -> tuple[TrainConfig, DriftCondition]:
         raise error.within(f"cannot adapt {model.folder}") from None
 
 
-def label_shift_by_class(model: ImageBundle, verdict: Verdict) -> dict[str, float]:
+def label_shift_by_class(model: PictureBundle, verdict: Verdict) -> dict[str, float]:
     """Estimate each class's share of requests relative to its share of the reference."""
     predicted_counts = np.array([verdict.classes.get(name, 0) for name in model.classes], np.float64)
     return dict(zip(model.classes, label_shift_weights(load_profile(model), predicted_counts).tolist(), strict=True))
 
 
-def load_profile(model: ImageBundle) -> ReferenceProfile:
+def load_profile(model: PictureBundle) -> ReferenceProfile:
     """Load the reference profile of a bundle."""
-    _, features = model.run_engine(torch.zeros(1, *model.shape, dtype=torch.uint8))
-    return profile_from_arrays(model.load_reference_arrays(), model.classes, features.shape[1])
+    return load_bundle_profile(model)
 
 
-def count_labels(capture: str | None, model: ImageBundle, verdict: Verdict) -> int:
+def count_labels(capture: str | None, model: PictureBundle, verdict: Verdict) -> int:
     """Count the captures since the drift began that are labelled with one of the model's classes."""
-    if capture is None:
+    if capture is None or not isinstance(model, ImageBundle):  # labels of captures are classes, not boxes
         return 0
     captures = CaptureStore(capture).list_captures(limit=None)
     return sum(row.label_given in model.classes and row.at >= verdict.onset_seconds for row in captures)
@@ -105,7 +106,7 @@ def describe_condition(condition: DriftCondition, label_count: int) -> str:
 
 
 def prepare_recipe(
-    capture: str | None, model: ImageBundle, recipe: AdaptationRecipe, verdict: Verdict, work_folder: Path
+    capture: str | None, model: PictureBundle, recipe: AdaptationRecipe, verdict: Verdict, work_folder: Path
 ) -> AdaptationRecipe:
     """Write the recipe and its labelled images to a folder, its changes fitted to them if there are enough."""
     if capture and count_labels(capture, model, verdict):
@@ -126,11 +127,11 @@ def prepare_recipe(
 
 
 def train_adapted_model(
-    model: ImageBundle, recipe: AdaptationRecipe, work_folder: Path, epochs: int, workers: int
+    model: PictureBundle, recipe: AdaptationRecipe, work_folder: Path, epochs: int, workers: int
 ) -> bool:
     """Train by the recipe into the run folder below `work_folder`; return False if training was stopped."""
     config = build_adaptation_config(model, work_folder, epochs, workers)
-    if recipe.drift.weights is None:
+    if recipe.drift.weights is None or not isinstance(model, ImageBundle):  # a detector has no class shares
         return train_on_cluster(config, work_folder / "run") is not None
     net = load_workload(config).model()
     initialize_from_pretrained(net, load_from_run_or_bundle(model.folder), model.classes, reuse_head=True)
@@ -147,7 +148,7 @@ def train_adapted_model(
     return True
 
 
-def build_adaptation_config(model: ImageBundle, work_folder: Path, epochs: int, workers: int) -> TrainConfig:
+def build_adaptation_config(model: PictureBundle, work_folder: Path, epochs: int, workers: int) -> TrainConfig:
     """Build the config of the fine-tuning, with the plan's batch size if the model was trained by a plan."""
     first_config = model.manifest.decode_config()
     config = replace(
@@ -171,7 +172,7 @@ def build_adaptation_config(model: ImageBundle, work_folder: Path, epochs: int, 
     return replace(config, max_examples=epochs * length, eval_every=epochs * length)
 
 
-def planned_batch_size(model: ImageBundle, otherwise: int) -> int:
+def planned_batch_size(model: PictureBundle, otherwise: int) -> int:
     """Return the batch size of the plan that a model was trained by, or `otherwise` without a plan."""
     document = model.manifest.plan
     plan = PlanDocument.from_json(document, f"cannot adapt {model.folder} by its plan").plan if document else None

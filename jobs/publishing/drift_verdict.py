@@ -7,9 +7,11 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
-from equipoise.bundle.kinds.image_bundle import ImageBundle
+from equipoise.bundle.bundle import PictureBundle
 from equipoise.drift.corruptions import CAUSE_NAMES, all_corruptions
 from equipoise.drift.diagnosis.verdict import Verdict, parse_verdict
+from equipoise.drift.features.box_stats import BOX_CAUSES
+from equipoise.drift.profiling.bundle_profile import list_answer_classes
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import read_json
 from equipoise.storage.location import reject_credentials
@@ -24,7 +26,7 @@ def read_verdict(path: Path) -> Verdict:
     return require_known_cause(parse_verdict(read_json(path), f"cannot use {origin}: it is not a verdict"), origin)
 
 
-def fetch_verdict(service_url: str, key_file: Path | None, bundle: ImageBundle) -> Verdict:
+def fetch_verdict(service_url: str, key_file: Path | None, bundle: PictureBundle) -> Verdict:
     """Fetch the verdict on a bundle's model from the /drift of a running service."""
     require_service_url(service_url)
     api_key = read_api_key(key_file) if key_file else None
@@ -104,7 +106,7 @@ def read_error_message(error: HTTPError) -> str:
 
 def require_known_cause(verdict: Verdict, origin: str) -> Verdict:
     """Return the verdict; refuse a drift whose cause this version does not know."""
-    if verdict.state == "drift" and verdict.cause not in CAUSE_NAMES:
+    if verdict.state == "drift" and verdict.cause not in (*CAUSE_NAMES, *BOX_CAUSES):
         raise EquipoiseError(
             "verdict-invalid",
             f"cannot use {origin}: unknown cause {verdict.cause!r}",
@@ -113,7 +115,7 @@ def require_known_cause(verdict: Verdict, origin: str) -> Verdict:
     return verdict
 
 
-def require_matching_bundle(verdict: Verdict, bundle: ImageBundle) -> None:
+def require_matching_bundle(verdict: Verdict, bundle: PictureBundle) -> None:
     """Refuse a verdict on another model, or with classes or causes that this model cannot have."""
     for name, theirs, ours in (("model", verdict.model, bundle.name), ("version", verdict.version, bundle.version)):
         if theirs is not None and theirs != ours:
@@ -122,7 +124,7 @@ def require_matching_bundle(verdict: Verdict, bundle: ImageBundle) -> None:
                 f"cannot use the verdict: it is on {name} {theirs}, --bundle is {ours}",
                 "give the bundle that was served",
             )
-    if unknown := verdict.classes.keys() - set(bundle.classes):
+    if unknown := verdict.classes.keys() - set(list_answer_classes(bundle.manifest)):
         raise EquipoiseError(
             "verdict-mismatch",
             f"cannot use the verdict: --bundle lacks its class {min(unknown)!r}",

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from equipoise.bundle.condition_entry import ConditionEntry
 from equipoise.bundle.engines import Engine
+from equipoise.bundle.bundle import PictureBundle
 from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.bundle.manifest import Manifest
 from equipoise.captures.traffic import TrafficSample
@@ -23,6 +24,7 @@ from equipoise.drift.adaptation.workload import (
     AdaptationRecipe,
     CorruptionAmount,
     DriftCondition,
+    PictureWorkload,
     apply_corruptions,
     load_images,
 )
@@ -40,7 +42,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number
 from equipoise.images.decode import load_image
 from equipoise.spacing import evenly_spaced_indices
-from equipoise.workloads import ImageWorkload, Split
+from equipoise.workloads import Split
 
 MIN_CONDITION_IMAGES = 300  # with fewer requests of a condition, simulated images are added
 MAX_CONDITION_BYTES = 64 << 20  # of the images of one condition in a bundle
@@ -66,7 +68,7 @@ class LearnedCondition:
 
 
 def learn_condition(
-    model: ImageBundle, recipe: AdaptationRecipe, verdict: Verdict, capture_dir: str | None, base: ImageWorkload
+    model: PictureBundle, recipe: AdaptationRecipe, verdict: Verdict, capture_dir: str | None, base: PictureWorkload
 ) -> LearnedCondition | None:
     """Collect images of the condition that a model is adapted to; None for new class shares, or without any images."""
     if recipe.drift.weights is not None:
@@ -92,24 +94,26 @@ def learn_condition(
     return LearnedCondition(name, recipe.combined_condition, images, real_share)
 
 
-def load_traffic(model: ImageBundle, since: float, capture_dir: str | None) -> Tensor:
+def load_traffic(model: PictureBundle, since: float, capture_dir: str | None) -> Tensor:
     """Load the sampled requests since a Unix time as uint8 (images, channels, height, width); none without captures."""
     return load_pngs(model, TrafficSample(capture_dir, model.manifest.version).read_pngs(since) if capture_dir else [])
 
 
-def load_pngs(model: ImageBundle, pngs: Sequence[bytes]) -> Tensor:
+def load_pngs(model: PictureBundle, pngs: Sequence[bytes]) -> Tensor:
     """Load captured images as uint8 (images, channels, height, width)."""
     images = [load_image(io.BytesIO(png), tuple(model.shape)) for png in pngs]
     return torch.stack(images) if images else torch.zeros((0, *model.shape), dtype=torch.uint8)
 
 
-def select_images_of_condition(model: ImageBundle, traffic: Tensor, simulated: Tensor, base: ImageWorkload) -> Tensor:
+def select_images_of_condition(
+    model: PictureBundle, traffic: Tensor, simulated: Tensor, base: PictureWorkload
+) -> Tensor:
     """Return the requests of a new condition: all of them, unless some show conditions that the model knows already.
 
     Conditions overlap, so that some images of a new one look like a known one. Only where more of the requests do so
-    than of the simulated images, those that do are left out.
+    than of the simulated images, those that do are left out. Of a detector all are taken.
     """
-    if not len(traffic):
+    if not len(traffic) or not isinstance(model, ImageBundle):
         return traffic
     known = [load_images(base.reference), *(condition.images for condition in load_learned_conditions(model))]
     groups = [predict_images(model.run_engine, images) for images in (*known, simulated, traffic)]
@@ -192,7 +196,7 @@ def condition_entries(learned: Sequence[LearnedCondition]) -> tuple[ConditionEnt
     )
 
 
-def load_learned_conditions(model: ImageBundle) -> list[LearnedCondition]:
+def load_learned_conditions(model: PictureBundle) -> list[LearnedCondition]:
     """Load the conditions that a bundle has learned, with their images."""
     if not model.manifest.conditions:
         return []

@@ -23,7 +23,7 @@ from equipoise.number_bounds import FiniteNumber
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.storage.node_cache import fetch_data
-from equipoise.workloads import ImageWorkload, Split, load_workload
+from equipoise.workloads import BoxWorkload, ImageWorkload, Split, load_workload
 from equipoise.workloads.image_workload import require_image_workload
 
 ADAPTED_WORKLOAD = "equipoise.drift.adaptation.workload:adapted_workload"
@@ -36,6 +36,8 @@ PHYSICAL_ORDER = (
     *("blur", "noise", "contrast", "compression"),
 )
 """causes from the scene to the file: light that the table reflects has the lamp's colour too"""
+PictureWorkload = ImageWorkload | BoxWorkload
+"""workload of images with labels or with boxes"""
 
 
 @dataclass(frozen=True)
@@ -158,13 +160,13 @@ def read_recipe(folder: Path) -> AdaptationRecipe:
     )
 
 
-def load_base_workload(recipe: AdaptationRecipe, config: TrainConfig) -> ImageWorkload:
+def load_base_workload(recipe: AdaptationRecipe, config: TrainConfig) -> PictureWorkload:
     """Load the workload that the model learned first, with the options of a training."""
     workload = load_workload(replace(recipe.original_config(config), init_from=None))
-    return require_image_workload(workload, "adapt to a drift")
+    return workload if isinstance(workload, BoxWorkload) else require_image_workload(workload, "adapt to a drift")
 
 
-def adapted_workload(config: TrainConfig) -> ImageWorkload:
+def adapted_workload(config: TrainConfig) -> PictureWorkload:
     """Build the workload of a recipe, with training and evaluation data both with and without its drift."""
     folder = fetch_data(config.data)
     recipe = read_recipe(folder)
@@ -193,9 +195,14 @@ def concat_conditions(split: Split, recipe: AdaptationRecipe) -> Split:
     return concat_splits(split, *(apply_condition(split, condition) for condition in conditions))
 
 
-def load_labelled_images(folder: Path, base_workload: ImageWorkload) -> tuple[Tensor, Tensor]:
-    """Load labelled images of the drift and their labels, in a random order that is always the same."""
+def load_labelled_images(folder: Path, base_workload: PictureWorkload) -> tuple[Tensor, Tensor]:
+    """Load labelled images of the drift and their labels, in a random order that is always the same.
+
+    There are none with boxes: a detector adapts to a light from its training images alone.
+    """
     shape = tuple(base_workload.train.inputs[0].shape)
+    if isinstance(base_workload, BoxWorkload):
+        return torch.empty(0, *shape, dtype=torch.uint8), base_workload.train.targets[:0]
     files = [
         (path, label)
         for label, name in enumerate(base_workload.classes)
@@ -264,7 +271,7 @@ def corrupted_copies(split: Split, recipe: AdaptationRecipe) -> list[Split]:
 
 def repeat_labelled_images(pictures: Tensor, labels: Tensor) -> Split:
     """Return a split that repeats each labelled image LABELLED_REPEATS times."""
-    return Split(pictures.repeat(LABELLED_REPEATS, 1, 1, 1), labels.repeat(LABELLED_REPEATS))
+    return Split(pictures.repeat(LABELLED_REPEATS, 1, 1, 1), labels.repeat(LABELLED_REPEATS, *[1] * (labels.ndim - 1)))
 
 
 def concat_splits(*splits: Split) -> Split:

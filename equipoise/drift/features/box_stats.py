@@ -23,6 +23,7 @@ COUNT_BOUNDS = np.array([1, 2, 3, 5, 9, 17])  # least number of boxes of each cl
 MAX_WATCHED_CLASSES = 20  # the first classes, whose boxes are counted by themselves
 OUTPUT_CAUSE_WEIGHT = 0.5  # of what is found: it follows from the light too, which is the cause then
 CLASS_CAUSE, NUMBER_CAUSE, SIZE_CAUSE = "classes of boxes", "number of boxes", "size of boxes"
+BOX_CAUSES = CLASS_CAUSE, NUMBER_CAUSE, SIZE_CAUSE
 BOX_UNIT = "boxes per image"
 SCORE_LIMITS = (1e-6, 1 - 1e-6)  # of scores whose log odds are taken
 

@@ -1,6 +1,6 @@
 """Build the reference profile of a detector, and extract from new images what its charts need."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,8 +68,11 @@ def build_box_profile(
     threshold: float,
     holdout: SearchedImages | None = None,
     corrupted_image_count: int | None = None,
+    conditions: Sequence[tuple[str, SearchedImages]] = (),
 ) -> ReferenceProfile:
     """Build the profile of the images of a reference; `threshold` is the score from which a box counts.
+
+    `conditions` are images of further conditions that the model knows, each with its name: they are no drift either.
 
     False alarms are counted on the held-out images, if given. Corruptions are tried on `corrupted_image_count` images,
     or else on as many as there is time for.
@@ -77,7 +80,8 @@ def build_box_profile(
     require_large_images(reference.pictures)
     encoder = fit_box_encoder(reference.found, class_names, threshold)
     examples, held_out = reference.encode(encoder), holdout.encode(encoder) if holdout else None
-    profile = build_profile_from_examples(encoder.schema, examples, COUNT_NAMES, held_out)
+    known = [(name, images.encode(encoder)) for name, images in conditions]
+    profile = build_profile_from_examples(encoder.schema, examples, COUNT_NAMES, held_out, known)
     image_count = corrupted_image_count or affordable_image_count(find_boxes, reference.pictures)
     sample = evenly_spaced_indices(len(examples), image_count)
 

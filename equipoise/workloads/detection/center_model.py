@@ -49,6 +49,9 @@ class CenterModel(nn.Module):
     a place to the left, top, right and bottom of its box, in pixels.
     """
 
+    rows_beside_classes = 4
+    """rows of the head that follow those of the classes: the sides of boxes"""
+
     def __init__(self, num_classes: int, width: int = 64, blocks: int = 1, max_answers: int = MAX_ANSWERS) -> None:
         super().__init__()
         self.max_answers = max_answers

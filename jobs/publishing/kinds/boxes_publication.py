@@ -15,8 +15,9 @@ from equipoise.bundle.kinds.boxes_input import BOX_LABELS_TENSOR, BOX_SCORES_TEN
 from equipoise.bundle.kinds.detection import DetectionEvaluation
 from equipoise.bundle.kinds.image_input import FEATURES_TENSOR, IMAGES_TENSOR, ImageInput, ImagePreprocessing
 from equipoise.bundle.kinds.inference_module import DetectionModule
+from equipoise.drift.adaptation.workload import apply_corruptions
 from equipoise.drift.features.box_stats import FoundBoxes
-from equipoise.drift.profiling.box_profile import SearchedImages, build_box_profile, find_in_batches
+from equipoise.drift.profiling.box_profile import BoxFinder, SearchedImages, build_box_profile, find_in_batches
 from equipoise.drift.profiling.profile_arrays import collect_profile_arrays
 from equipoise.errors import EquipoiseError
 from equipoise.spacing import evenly_spaced_indices
@@ -24,12 +25,10 @@ from equipoise.type_aliases import FloatArray
 from equipoise.workloads import Split
 from equipoise.workloads.detection.workload import DETECTIONS, BoxWorkload
 from jobs.publishing.kinds.publication import HeldOutFindings, Publication, add_drift_findings
-from jobs.publishing.known_conditions import LearnedCondition
+from jobs.publishing.known_conditions import BETWEEN_SHARE, LearnedCondition
 from jobs.publishing.reference_arrays import MAX_PROFILE_IMAGES, MAX_REFERENCE_IMAGES, sample_images
 
 PLACEMENT_STEPS = "upright by EXIF, whole in the middle of the square on grey (124, 116, 104), bilinear, RGB"
-HEAD_NAME = "head"
-"""name of the last layer of a detector, whose input is its features"""
 
 
 class BoxesPublication(Publication):
@@ -43,8 +42,7 @@ class BoxesPublication(Publication):
 
     def wrap_model(self, model: nn.Module, head_name: str | None) -> nn.Module:
         """Return the model with its normalization in front, and its boxes in order of their scores."""
-        has_head = any(name == HEAD_NAME for name, _ in model.named_children())
-        return DetectionModule(model, HEAD_NAME if has_head else None, self.workload.mean, self.workload.std)
+        return DetectionModule(model, head_name, self.workload.mean, self.workload.std)
 
     def compare_outputs(self, expected: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[float, bool]:
         """Return the largest relative error of an engine's scores and features, and whether its boxes are the same."""
@@ -81,7 +79,7 @@ class BoxesPublication(Publication):
         arrays = self._build_reference_arrays(found["reference"])
         if not include_drift:
             return HeldOutFindings(metrics=metrics, arrays=arrays)
-        return add_drift_findings(metrics, arrays, self._build_drift_arrays(run_engine, found["reference"], threshold))
+        return add_drift_findings(metrics, arrays, self._build_drift_arrays(run_engine, found["reference"], threshold, learned))
 
     def _build_reference_arrays(self, found: FoundBoxes) -> dict[str, Any]:
         """Return what the model finds on the reference split, with some of its images."""
@@ -95,7 +93,9 @@ class BoxesPublication(Publication):
             "places": evenly_spaced_indices(len(reference), MAX_REFERENCE_IMAGES),
         }
 
-    def _build_drift_arrays(self, run_engine: Engine, found: FoundBoxes, threshold: float) -> dict[str, Any]:
+    def _build_drift_arrays(
+        self, run_engine: Engine, found: FoundBoxes, threshold: float, learned: Sequence[LearnedCondition]
+    ) -> dict[str, Any]:
         """Build the arrays of the drift profile; false alarms are counted on the validation split."""
         validation = self.workload.false_alarm_split or self.workload.validation
         reference = sample_searched_images(self.workload.reference, found)
@@ -105,7 +105,22 @@ class BoxesPublication(Publication):
         def find_boxes(images: Tensor) -> FoundBoxes:
             return read_found_boxes(run_engine(images))
 
-        return collect_profile_arrays(lambda: build_box_profile(find_boxes, reference, classes, threshold, holdout))
+        known = list_known_images(find_boxes, learned, reference.pictures)
+        return collect_profile_arrays(
+            lambda: build_box_profile(find_boxes, reference, classes, threshold, holdout, conditions=known)
+        )
+
+
+def list_known_images(
+    find_boxes: BoxFinder, learned: Sequence[LearnedCondition], reference: Tensor
+) -> list[tuple[str, SearchedImages]]:
+    """Return the images of learned conditions, and of what lies between each and the reference, with their boxes."""
+    images: list[tuple[str, Tensor]] = []
+    for condition in learned:
+        images.append((condition.name, condition.images))
+        if changes := condition.condition.changes:
+            images.append((condition.name, apply_corruptions(reference, changes, BETWEEN_SHARE)))
+    return [(name, SearchedImages(part, find_in_batches(find_boxes, part))) for name, part in images]
 
 
 def count_answers(workload: BoxWorkload) -> int:
