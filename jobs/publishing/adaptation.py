@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from equipoise.bundle.bundle import PictureBundle
+from equipoise.bundle.kinds.boxes_bundle import BoxesBundle
 from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.captures.store import CaptureStore
 from equipoise.config import TrainConfig
@@ -51,6 +52,12 @@ def build_recipe(model: PictureBundle, verdict: Verdict, data: str | None) -> Ad
     before = find_condition(model.manifest, verdict.condition) or latest
     known = tuple(DriftCondition.from_json(entry.changes) for entry in model.manifest.conditions)
     changes = tuple(CorruptionAmount(effect.cause, effect.detail, effect.value) for effect in verdict.effects)
+    if isinstance(model, BoxesBundle) and any(change.cause == "geometry" for change in changes):
+        raise EquipoiseError(
+            "adaptation-impossible",
+            "cannot adapt: the images are turned or nearer, so that the boxes of the training images would not fit",
+            "mount the camera as before, or label images and train with them",
+        )
     return AdaptationRecipe(
         workload=config.name,
         data=make_absolute(data or config.data),

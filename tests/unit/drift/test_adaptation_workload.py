@@ -133,3 +133,16 @@ def test_corruption_amounts_are_fitted_together_to_images_of_the_drift():
     temperature, reflection = fit_corruption_amounts(initial_amounts, fit)[:2]
     assert 1e6 / temperature.value == pytest.approx(1e6 / 4000, rel=0.06)
     assert reflection.value == pytest.approx(0.1, abs=0.025)
+
+
+def test_boxes_stay_where_they_are_under_another_light(tmp_path):
+    recipe = AdaptationRecipe("shelf", "data", DriftCondition((CorruptionAmount("colour temperature", "warmer", 3000.0),)))
+    recipe.write(tmp_path)
+    base = load_workload(TrainConfig(workload="shelf"))
+    adapted = load_workload(TrainConfig(workload=ADAPTED_WORKLOAD, data=str(tmp_path)))
+    copies = len(adapted.train) // len(base.train)
+    assert copies == 8 and adapted.target is None and adapted.classes == base.classes
+    assert torch.equal(adapted.train.targets, base.train.targets.repeat(copies, 1, 1))
+    clean, warm = adapted.test.inputs.split(len(base.test))
+    assert torch.equal(clean, base.test.inputs)
+    assert warm[:, 2].float().mean() < clean[:, 2].float().mean() - 10
