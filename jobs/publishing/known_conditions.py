@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from equipoise.bundle.bundle import PictureBundle
 from equipoise.bundle.condition_entry import ConditionEntry
 from equipoise.bundle.engines import Engine
-from equipoise.bundle.bundle import PictureBundle
 from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.bundle.manifest import Manifest
 from equipoise.captures.traffic import TrafficSample

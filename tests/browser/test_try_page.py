@@ -30,7 +30,9 @@ def test_boxes_are_drawn_on_a_picture_from_a_file(browser, service, width, schem
         assert f"Found {len(found)} box" in page.locator("#state").inner_text()
         rows = page.locator("#answers tr td:first-child").all_inner_texts()
         assert rows == [box["label"] for box in found][:20]
-        size = page.evaluate("() => [document.getElementById('canvas').width, document.getElementById('canvas').height]")
+        size = page.evaluate(
+            "() => [document.getElementById('canvas').width, document.getElementById('canvas').height]"
+        )
         assert size == [96, 96]
         colour = page.evaluate(
             "([x, y]) => [...document.getElementById('canvas').getContext('2d').getImageData(x, y, 1, 1).data]",

@@ -78,7 +78,9 @@ def test_boxes_are_answered_in_pixels_of_what_was_sent(service, model, pictures)
     (expected,) = model.find_boxes([encode_picture(pictures[0])])
     assert [box["label"] for box in small["boxes"]] == [box.label for box in expected]
     assert small["boxes"][0]["x"] == pytest.approx(expected[0].x, abs=0.02)
-    large = service.ask(encode_picture(np.asarray(Image.fromarray(pictures[0]).resize((960, 960), Image.Resampling.NEAREST))))
+    large = service.ask(
+        encode_picture(np.asarray(Image.fromarray(pictures[0]).resize((960, 960), Image.Resampling.NEAREST)))
+    )
     assert (large["width"], large["height"]) == (960, 960)
     best, larger = small["boxes"][0], max(large["boxes"], key=lambda box: box["score"])
     if best["label"] == larger["label"]:

@@ -79,7 +79,9 @@ class BoxesPublication(Publication):
         arrays = self._build_reference_arrays(found["reference"])
         if not include_drift:
             return HeldOutFindings(metrics=metrics, arrays=arrays)
-        return add_drift_findings(metrics, arrays, self._build_drift_arrays(run_engine, found["reference"], threshold, learned))
+        return add_drift_findings(
+            metrics, arrays, self._build_drift_arrays(run_engine, found["reference"], threshold, learned)
+        )
 
     def _build_reference_arrays(self, found: FoundBoxes) -> dict[str, Any]:
         """Return what the model finds on the reference split, with some of its images."""

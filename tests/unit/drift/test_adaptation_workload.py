@@ -136,7 +136,9 @@ def test_corruption_amounts_are_fitted_together_to_images_of_the_drift():
 
 
 def test_boxes_stay_where_they_are_under_another_light(tmp_path):
-    recipe = AdaptationRecipe("shelf", "data", DriftCondition((CorruptionAmount("colour temperature", "warmer", 3000.0),)))
+    recipe = AdaptationRecipe(
+        "shelf", "data", DriftCondition((CorruptionAmount("colour temperature", "warmer", 3000.0),))
+    )
     recipe.write(tmp_path)
     base = load_workload(TrainConfig(workload="shelf"))
     adapted = load_workload(TrainConfig(workload=ADAPTED_WORKLOAD, data=str(tmp_path)))
