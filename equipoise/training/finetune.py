@@ -123,37 +123,29 @@ def initialize_from_pretrained(
     weights are copied.
     """
     head, weights = find_classifier_layer(model, len(classes)) if classes else None, collect_weights(model)
-    extra = count_rows_beside_classes(model)
     rows = {name: value for name, value in weights.items() if name.rpartition(".")[0] == head}
     with torch.no_grad():
         for name in (name for name in weights if name not in rows):
             weights[name].copy_(find_matching_tensor(pretrained, name, weights[name]))
         shared = [label for label in classes if label in pretrained.classes] if reuse_head else []
         old_rows = {name: pretrained.tensors.get(name) for name in rows}
-        old_count = len(pretrained.classes) + extra
-        if not shared or not all(has_matching_rows(old_rows[name], rows[name], old_count) for name in rows):
+        if not shared or not all(has_matching_rows(old_rows[name], rows[name], pretrained.classes) for name in rows):
             return []  # a classifier of another shape has no rows to reuse
         reused = {name: value for name, value in old_rows.items() if value is not None}
-        if len(shared) < len(classes) and not extra:
+        if len(shared) < len(classes):
             reused = rescale_reused_rows(reused, mean_row_norm(rows[f"{head}.weight"]), f"{head}.weight")
         for name, value in reused.items():
             for label in shared:
                 rows[name][classes.index(label)] = value[pretrained.classes.index(label)]
-            rows[name][len(classes) :] = value[len(pretrained.classes) :]
     return shared
 
 
-def count_rows_beside_classes(model: nn.Module) -> int:
-    """Return how many rows of the classifier are of no class and follow the others, such as the sides of boxes."""
-    return int(getattr(model, "rows_beside_classes", 0))
-
-
-def has_matching_rows(pretrained_rows: Tensor | None, head_rows: Tensor, count: int) -> bool:
-    """Return whether the pretrained rows have the shape of the new ones, and are so many."""
+def has_matching_rows(pretrained_rows: Tensor | None, head_rows: Tensor, classes: list[str]) -> bool:
+    """Return whether the pretrained rows have the shape of the new ones, with one row per pretrained class."""
     return (
         pretrained_rows is not None
         and pretrained_rows.shape[1:] == head_rows.shape[1:]
-        and len(pretrained_rows) == count
+        and len(pretrained_rows) == len(classes)
     )
 
 
@@ -193,13 +185,10 @@ def find_matching_tensor(pretrained: PretrainedWeights, name: str, expected: Ten
 
 
 def find_classifier_layer(model: nn.Module, num_classes: int) -> str:
-    """Return the name of the classifier, the last linear or convolutional layer, with one row per class.
-
-    A detector's has more, by its own attribute `rows_beside_classes`.
-    """
+    """Return the name of the classifier, the last linear or convolutional layer, with one row per class."""
     weighted = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)]
     name, layer = weighted[-1] if weighted else ("", None)
-    if layer is None or len(layer.weight) != num_classes + count_rows_beside_classes(model):
+    if layer is None or len(layer.weight) != num_classes:
         raise EquipoiseError(
             "model-invalid",
             f"cannot find the classifier: the last linear or convolutional layer ({name or 'none'}) "

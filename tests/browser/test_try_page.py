@@ -2,11 +2,9 @@
 
 import pytest
 
-from equipoise.config import TrainConfig
-from equipoise.workloads import load_workload
-from tests.support.bundles import publish_run
 from tests.support.chromium import find_accessibility_violations, find_overflowing_elements
-from tests.support.detector_service import encode_picture, start_detector_service, train_shelf
+from tests.support.detector_service import encode_picture, start_detector_service
+from tests.support.square_detector import draw_squares, publish_squares
 
 pytestmark = pytest.mark.slow
 
@@ -14,14 +12,14 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     folder = tmp_path_factory.mktemp("try")
-    with start_detector_service(publish_run(train_shelf(folder / "run"), folder / "bundle"), folder) as started:
+    with start_detector_service(publish_squares(folder), folder) as started:
         yield started
 
 
 @pytest.mark.parametrize(("width", "scheme"), [("desk", "light"), ("phone", "dark")])
 def test_boxes_are_drawn_on_a_picture_from_a_file(browser, service, width, scheme, tmp_path):
-    pixels = load_workload(TrainConfig(workload="shelf")).test.inputs[0].permute(1, 2, 0).numpy()
-    path = tmp_path / "shelf.png"
+    pixels = draw_squares(3, 98)[0][2].permute(1, 2, 0).numpy()
+    path = tmp_path / "squares.png"
     path.write_bytes(encode_picture(pixels))
     found = service.ask(path.read_bytes())["boxes"]
     with browser.page(f"http://127.0.0.1:{service.port}/try", width, color_scheme=scheme) as page:

@@ -1,4 +1,4 @@
-"""A detector that was trained for seconds, and a service of it in the same process."""
+"""A service of a detector in the same process, and image files for it."""
 
 import io
 import json
@@ -12,8 +12,6 @@ from typing import Any
 from PIL import Image
 
 from equipoise.captures.store import CaptureStore
-from equipoise.config import TrainConfig
-from equipoise.training.loop import Training
 from services.http.server import HttpServer
 from services.limits import Limits
 from services.monitoring.capture_sampler import CaptureSampler
@@ -22,19 +20,9 @@ from services.monitoring.metrics import Metrics
 from services.routes.application import HttpApplication
 from services.serving.model_versions import ModelSpec
 from services.serving.models import ModelRegistry
-from tests.support.bundles import write_run_folder
 from tests.support.local_monitor import LocalMonitor
 
-TRAINED_EXAMPLES = 1000
 CLOSE_SECONDS = 30.0
-
-
-def train_shelf(folder: Path) -> Path:
-    """Train a detector of rendered shelves, write the folder of the run and return it."""
-    training = Training(TrainConfig(workload="shelf", batch_size=16, max_examples=TRAINED_EXAMPLES, target=2.0))
-    for _ in training.laps():
-        pass
-    return write_run_folder(training, folder)
 
 
 @dataclass(frozen=True)
@@ -70,7 +58,7 @@ def start_detector_service(bundle: Path, folder: Path) -> Iterator[DetectorServi
 
     def create_application(loop: Any) -> HttpApplication:
         registry = ModelRegistry(Limits(), loop, observer)
-        registry.apply_specs({"shelf": ModelSpec(bundle=str(bundle))})
+        registry.apply_specs({"squares": ModelSpec(bundle=str(bundle))})
         return HttpApplication(registry, Limits(), metrics, capture_store=store)
 
     application = http_server.start(create_application)

@@ -1,6 +1,7 @@
 """Detector of red and blue squares that needs no training, with scenes that hold up to four of them."""
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -8,9 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from equipoise.bundle.kinds.inference_module import DetectionModule
+from equipoise.config import TrainConfig
 from equipoise.drift.features.box_stats import FoundBoxes
 from equipoise.drift.profiling.box_profile import SearchedImages, build_box_profile, extract_box_features
 from equipoise.drift.reference.profile import ReferenceProfile
+from equipoise.training.loop import Training
+from equipoise.workloads import BoxWorkload, Split
+from tests.support.bundles import publish_run, write_run_folder
 
 SIDE_PIXELS, SQUARE_PIXELS, STRIDE, MAX_BOXES = 48, 8, 4, 6
 CLASSES = ("red", "blue")
@@ -54,6 +59,40 @@ def draw_squares(count: int, seed: int, shares: tuple[float, float] = (0.5, 0.5)
             image[:, y : y + SQUARE_PIXELS, x : x + SQUARE_PIXELS] = COLORS[label][:, None, None] + rng.normal(0, 6)
             boxes[index] = [label, x, y, SQUARE_PIXELS, SQUARE_PIXELS, 0]
     return torch.from_numpy(np.clip(images, 0, 255).astype(np.uint8)), torch.from_numpy(targets)
+
+
+def squares(config: TrainConfig) -> BoxWorkload:
+    """Build a workload on which the detector is right from the start: a step at a tiny rate leaves it as it is."""
+    splits = {
+        name: Split(images, targets.float())
+        for name, seed in (("train", 21), ("validation", 22), ("reference", 23), ("test", 24))
+        for images, targets in [draw_squares(120, seed)]
+    }
+    return BoxWorkload(
+        name="squares",
+        classes=CLASSES,
+        model=SquareDetector,
+        target=None,
+        loss=mean_of_scores,
+        mean=[0.0] * 3,
+        std=[1.0] * 3,
+        **splits,
+    )
+
+
+def mean_of_scores(outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
+    """Return a loss that depends on the weights."""
+    return outputs["detections"][..., 4].mean() + 0 * targets.mean()
+
+
+def publish_squares(folder: Path, drift: bool = False) -> Path:
+    """Publish the detector, and return the folder of the bundle."""
+    training = Training(
+        TrainConfig(workload=f"{__name__}:squares", batch_size=8, max_examples=8, lr=1e-9, optimizer="sgd")
+    )
+    for _ in training.laps():
+        pass
+    return publish_run(write_run_folder(training, folder / "run"), folder / "bundle", drift=drift)
 
 
 @cache

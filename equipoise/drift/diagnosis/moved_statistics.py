@@ -105,7 +105,9 @@ def list_moved_statistics(window: Window, overall: OverallShift) -> list[int]:
     first that has moved about as much is named: a column that moves is farther from its old mean too, so its spread
     seems to grow, but a wider column does not move. Values that have become rarer come last: others took their place.
     """
-    schema, weighted = window.profile.schema, np.abs(overall.z) * window.profile.schema.cause_weights
+    schema = window.profile.schema
+    is_named = schema.kind == "boxes"  # the weights of these are for the search among corruptions alone
+    weighted = np.abs(overall.z) * (schema.cause_weights > 0 if is_named else schema.cause_weights)
     causes = np.array([statistic.cause for statistic in schema.statistics])
     candidates = np.flatnonzero((weighted >= MIN_NAMED_Z) & (causes != ""))
     alone = candidates[causes[candidates] != JOINT_CAUSE]

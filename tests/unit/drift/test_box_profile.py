@@ -1,6 +1,7 @@
 """Drift of images with boxes: the light is named as for labelled images, and what is found where that has changed."""
 
 import numpy as np
+import pytest
 import torch
 
 from equipoise.drift.detector import StreamDetector
@@ -13,6 +14,7 @@ from tests.support.image_changes import build_lamp_transform
 from tests.support.quick_profile import build_quick_profile
 from tests.support.square_detector import draw_squares, extract_square_features, find_squares, squares_profile
 
+pytestmark = pytest.mark.slow  # building a profile takes 12 seconds
 RUN_LENGTH_IMAGES, STEP_IMAGES = 20_000.0, 16
 
 

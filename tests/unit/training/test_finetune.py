@@ -22,7 +22,6 @@ from equipoise.training.finetune import (
 from equipoise.training.loop import Training
 from equipoise.training.torch_state import collect_weights
 from equipoise.workloads import load_workload
-from equipoise.workloads.detection.center_model import CenterModel
 from equipoise.workloads.models import model_factory
 from tests.support import any_workloads
 from tests.support.errors import raises_code
@@ -54,18 +53,6 @@ def test_body_is_reused_and_head_rows_are_matched_by_class_name():
     for name, value in model.body.state_dict().items():
         assert torch.equal(value, pretrained.body.state_dict()[name])
     assert torch.equal(model.head.weight[2:], initial_head[2:])
-
-
-def test_rows_of_a_detector_that_are_of_no_class_are_reused_too():
-    torch.manual_seed(1)
-    old, new = CenterModel(3), CenterModel(2)
-    weights = PretrainedWeights("there", old.state_dict(), ["cola", "water", "tea"])
-    assert initialize_from_pretrained(new, weights, ["tea", "milk"], reuse_head=True) == ["tea"]
-    for name in ("weight", "bias"):
-        rows, old_rows = (getattr(model.head, name) for model in (new, old))
-        assert torch.equal(rows[0], old_rows[2]) and torch.equal(rows[-4:], old_rows[-4:])
-        assert not torch.equal(rows[1], old_rows[1]) or name == "bias"
-    assert build_lr_scales(new, replace(DIGITS, body_lr_scale=0.1), 2)["head.weight"] == 1.0
 
 
 def test_reused_rows_beside_new_classes_are_centered_and_scaled_down():
