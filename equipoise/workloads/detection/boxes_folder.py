@@ -72,7 +72,7 @@ def require_size(size: int) -> int:
     if size % PIXEL_STEP or not 4 * PIXEL_STEP <= size <= MAX_PIXELS:
         raise EquipoiseError(
             "option-range",
-            f"boxes takes pictures of a multiple of {PIXEL_STEP} pixels per side, from {4 * PIXEL_STEP} to {MAX_PIXELS},"
+            f"boxes takes a multiple of {PIXEL_STEP} pixels per side, from {4 * PIXEL_STEP} to {MAX_PIXELS},"
             f" got --image-size {size}",
         )
     return size
