@@ -146,7 +146,7 @@ def test_coco_entries_that_fit_nothing_are_named_and_counted(folder):
 
     save_picture(folder, "unlabelled.png")
     (folder / "broken.png").write_bytes(b"\x89PNG nothing")
-    (folder / "broken.json").write_text("{")
+    (folder / "broken.json").write_text('{"images": [], "categories": [], "annotations": [')
     (folder / "other.json").write_text('{"images": 1}')
     problems = edit_coco(folder, edit).problems
     assert problems.counts == {
@@ -170,7 +170,8 @@ def test_yolo_lines_that_cannot_be_used_are_named(folder):
         "0 .5 .5 .2 .2\n3 .5 .5 .2 .2\n-1 .5 .5 .1 .1\n0 .5 .5 .2\n0 .9 .5 .4 .2\n0 .5 .5 0 .2\nx . . . .\n\n"
         "1 .1 .1 .3 .1 .2 .5\n"
     )
-    (folder / "gone.txt").write_text("")
+    (folder / "gone.txt").write_text("0 .5 .5 .1 .1")
+    (folder / "readme.txt").write_text("five words that tell nothing")
     (folder / "below" / "b.txt").unlink()
     dataset = read_yolo(folder)
     assert dataset.problems.counts == {
