@@ -106,8 +106,10 @@ def list_moved_statistics(window: Window, overall: OverallShift) -> list[int]:
     seems to grow, but a wider column does not move. Values that have become rarer come last: others took their place.
     """
     schema = window.profile.schema
-    is_named = schema.kind == "boxes"  # the weights of these are for the search among corruptions alone
-    weighted = np.abs(overall.z) * (schema.cause_weights > 0 if is_named else schema.cause_weights)
+    weights = schema.cause_weights
+    if schema.kind == "boxes":  # whose weights are for the search among corruptions alone
+        weights = (weights > 0).astype(np.float64)
+    weighted: FloatArray = np.abs(overall.z) * weights
     causes = np.array([statistic.cause for statistic in schema.statistics])
     candidates = np.flatnonzero((weighted >= MIN_NAMED_Z) & (causes != ""))
     alone = candidates[causes[candidates] != JOINT_CAUSE]
