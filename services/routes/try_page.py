@@ -19,7 +19,7 @@ TRY_PAGE_POLICY = (
 
 
 class TryPageRoutes:
-    """Handler of the page."""
+    """Handler of the page to try a model."""
 
     def __init__(self, model_registry: ModelRegistry, requires_key: bool) -> None:
         self.model_registry = model_registry

@@ -32,7 +32,7 @@ PLACEMENT_STEPS = "upright by EXIF, whole in the middle of the square on grey (1
 
 
 class BoxesPublication(Publication):
-    """Publication of a detector."""
+    """Publication of a detector of things in images."""
 
     input_names = (IMAGES_TENSOR,)
     output_names = BOX_SCORES_TENSOR, BOXES_TENSOR, BOX_LABELS_TENSOR, FEATURES_TENSOR
