@@ -4,7 +4,7 @@ GROUPS = {
     "Predictions": ("/predict", "/models"),
     "Drift": ("/drift",),
     "Captures": ("/capture",),
-    "State of the service": ("/", "/live", "/health", "/ready", "/metrics"),
+    "State of the service": ("/", "/try", "/live", "/health", "/ready", "/metrics"),
 }
 """path prefixes by the title of their section"""
 HTTP_INTRODUCTION = """\

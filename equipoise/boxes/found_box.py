@@ -16,4 +16,6 @@ class FoundBox:
     y: float
     """top side, from the top of the picture"""
     width: float
+    """width of the box"""
     height: float
+    """height of the box"""
