@@ -31,7 +31,7 @@ def test_boxes_are_drawn_on_a_picture_from_a_file(browser, service, width, schem
         size = page.evaluate(
             "() => [document.getElementById('canvas').width, document.getElementById('canvas').height]"
         )
-        assert size == [96, 96]
+        assert size == [48, 48]
         colour = page.evaluate(
             "([x, y]) => [...document.getElementById('canvas').getContext('2d').getImageData(x, y, 1, 1).data]",
             [round(found[0]["x"] + found[0]["width"] / 2), round(found[0]["y"] + found[0]["height"])],
