@@ -18,6 +18,7 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
 from equipoise.images.decode import load_image
+from equipoise.images.image_files import IMAGE_SUFFIXES
 from equipoise.images.png import PILLOW_ERRORS
 from equipoise.storage.node_cache import fetch_data
 from equipoise.storage.object_store import parse_location
@@ -26,7 +27,6 @@ from equipoise.workloads.free_memory import find_free_memory
 from equipoise.workloads.image_workload import ImageWorkload
 from equipoise.workloads.models import IMAGENET_MEAN, IMAGENET_STD, model_factory
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 MAX_IN_MEMORY_BYTES = 2 << 30  # decoded size; larger folders are read while training
 COPIES_IN_MEMORY = 4  # of the decoded images in each worker: three while they are split (measured), and a margin
 

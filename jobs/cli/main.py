@@ -23,6 +23,7 @@ COMMAND_MODULES = {
     "publish": "jobs.publish",
     "check": "jobs.check",
     "captures": "jobs.captures",
+    "label": "jobs.label",
     "adapt": "jobs.adapt",
     "records": "jobs.records",
     "replay": "jobs.replay",

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from equipoise.images.decode import EXIF_ORIENTATION_TAG, apply_exif_orientation, load_image
+from equipoise.images.decode import load_image
+from equipoise.images.image_files import EXIF_ORIENTATION_TAG, apply_exif_orientation
 from tests.support.errors import raises_code
 
 
