@@ -1,6 +1,6 @@
 """First guesses of a model for pictures that nobody has labelled yet, from a file."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,13 @@ class Guess:
     def class_names(self) -> list[str]:
         """Return the classes that occur, each once."""
         return [self.label] if self.label is not None else list(dict.fromkeys(box.label for box in self.boxes or ()))
+
+    def keep_classes(self, classes: Collection[str]) -> "Guess | None":
+        """Return the guess without boxes of other classes; None for another class of the whole picture."""
+        if self.boxes is None:
+            return self if self.label in classes else None
+        kept = [(box, score) for box, score in zip(self.boxes, self.scores, strict=True) if box.label in classes]
+        return Guess(boxes=tuple(box for box, _ in kept), scores=tuple(score for _, score in kept))
 
     def to_json(self) -> JsonObject:
         """Return the guess as a page gets it."""

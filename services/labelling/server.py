@@ -1,7 +1,6 @@
 """Server of `equipoise label`: checks what it is given, listens, and answers until it is stopped."""
 
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field
@@ -36,19 +35,21 @@ class LabellingSettings(ListenSettings):
 
 
 def build_session(settings: LabellingSettings) -> LabelSession:
-    """Build the session of a command: classes are those given, those stored, and those of the guesses."""
+    """Build the session of a command; its classes are those of the guesses, unless some are given or stored."""
     guesses = read_guesses(settings.guesses) if settings.guesses else {}
     store = LabelStore(settings.labels)
+    has_classes = bool(settings.classes or store.read_classes()[1])
     guessed = dict.fromkeys(name for guess in guesses.values() for name in guess.class_names())
-    store.add_classes(settings.kind, list_new_classes(store, settings.classes, [*guessed]))
+    store.add_classes(settings.kind, settings.classes if has_classes else [*guessed])
     guesser = ServiceGuesser(settings.service, settings.service_key) if settings.service else None
-    return LabelSession(images=settings.images, store=store, kind=settings.kind, guesses=guesses, guesser=guesser)
-
-
-def list_new_classes(store: LabelStore, given: Sequence[str], guessed: Sequence[str]) -> list[str]:
-    """Return the classes to add: those given; those of guesses too, unless others were given or are stored."""
-    is_chosen = bool(given or store.read_classes()[1])
-    return [*given] if is_chosen else [*guessed]
+    return LabelSession(
+        images=settings.images,
+        store=store,
+        kind=settings.kind,
+        guesses=guesses,
+        guesser=guesser,
+        adds_guessed_classes=not has_classes,
+    )
 
 
 def start_labelling(settings: LabellingSettings) -> HttpServer:

@@ -33,11 +33,12 @@ class LabelSession:
     guesses: dict[str, Guess] = field(default_factory=dict)
     guesser: Guesser | None = None
     """model that is asked for a guess where none is known"""
+    adds_guessed_classes: bool = True
+    """add the classes of guesses to those of the session; otherwise what is guessed beyond these is left out"""
 
     def __post_init__(self) -> None:
         self.leases = LeaseBook(self.store)
         self.queue = LabelQueue(self.images, self.store, self.leases, self.guesses)
-        self.guess_problem = ""
         self._guess_failures = 0
         self._guess_lock = threading.Lock()
 
@@ -64,11 +65,21 @@ class LabelSession:
         labels = self.store.read_labels(name)
         guess = None if labels else self.find_guess(name)
         size = {"picture": name, "width": copy.width, "height": copy.height}
-        guess_json = guess.to_json() if guess and (guess.label is None) == (self.kind == "boxes") else None
+        guess_json = guess.to_json() if guess else None
         return {**size, "is_taken": is_taken, "guess": guess_json, **describe_labels(labels)}
 
     def find_guess(self, name: str) -> Guess | None:
-        """Return the guess for a picture, asking the model if needed; None without one."""
+        """Return the guess for a picture, of the session's kind and classes; None without one."""
+        guess = self._look_up_guess(name)
+        if guess is None or (guess.boxes is not None) != (self.kind == "boxes"):
+            return None
+        classes = self.store.read_classes()[1]
+        if self.adds_guessed_classes and {*guess.class_names()} - {*classes}:
+            classes = self.store.add_classes(self.kind, guess.class_names())
+        return guess.keep_classes(classes)
+
+    def _look_up_guess(self, name: str) -> Guess | None:
+        """Return the guess that is known, or ask the model; None if it does not answer."""
         with self._guess_lock:  # a model that answers slowly is not asked twice
             if name in self.guesses or self.guesser is None or self._guess_failures >= MAX_GUESS_FAILURES:
                 return self.guesses.get(name)
@@ -76,18 +87,11 @@ class LabelSession:
                 guess = self.guesser(self.queue.require_picture(name))
             except (EquipoiseError, OSError) as error:
                 self._guess_failures += 1
-                self.guess_problem = str(error)
                 logger.warning("no first guess for %s: %s", name, error)
                 return None
             self._guess_failures = 0
             self.guesses[name] = guess
-        self.add_guessed_classes(guess)
         return guess
-
-    def add_guessed_classes(self, guess: Guess) -> None:
-        """Add the classes of a guess to those of the session."""
-        if set(guess.class_names()) - {*self.store.read_classes()[1]}:
-            self.store.add_classes(self.kind, guess.class_names())
 
     def save_labels(self, labels: PictureLabels, base_revision: int) -> PictureLabels:
         """Save the labels of a picture; refuse another kind, a class that is not known, and a picture that is not."""

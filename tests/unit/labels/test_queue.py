@@ -12,6 +12,7 @@ from equipoise.labels.picture_labels import PictureLabels
 from equipoise.labels.queue import LabelQueue
 from equipoise.labels.store import LabelStore
 from equipoise.storage.atomic import write_json
+from tests.support.errors import raises_code
 from tests.support.labelling import build_guess, write_pictures, write_shelf
 
 
@@ -153,6 +154,5 @@ def test_guesses_are_read_from_coco_and_from_replies(tmp_path):
 )
 def test_files_without_guesses_are_refused(tmp_path, contents):
     write_json(tmp_path / "guesses.json", contents)
-    with pytest.raises(EquipoiseError) as refusal:
+    with raises_code("labels-invalid"):
         read_guesses(tmp_path / "guesses.json")
-    assert refusal.value.code == "labels-invalid"

@@ -15,6 +15,7 @@ from equipoise.boxes.box import LabelledBox
 from equipoise.errors import EquipoiseError
 from equipoise.labels.picture_labels import PictureLabels, clip_box
 from equipoise.labels.store import LabelConflict, LabelStore
+from tests.support.errors import raises_code
 from tests.support.ray_cluster import ROOT
 
 BOX = LabelledBox(label="cola", x=1.5, y=2.0, width=10.25, height=20.0)
@@ -69,16 +70,14 @@ def test_save_that_does_not_know_the_last_one_is_refused(tmp_path, base_revision
 
 
 def test_change_of_removed_labels_is_refused(tmp_path):
-    with pytest.raises(EquipoiseError) as refusal:
+    with raises_code("label-conflict"):
         LabelStore(tmp_path).save_labels(build_labels(), 3)
-    assert refusal.value.code == "label-conflict"
 
 
 @pytest.mark.parametrize("name", ["../x.png", "/etc/x.png", ".hidden/x.png", "", "a/../../x.png", "a\0.png"])
 def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
-    with pytest.raises(EquipoiseError) as refusal:
+    with raises_code("path-kind"):
         LabelStore(tmp_path).read_labels(name)
-    assert refusal.value.code == "path-kind"
 
 
 @pytest.mark.parametrize(
@@ -96,9 +95,8 @@ def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
     ],
 )
 def test_impossible_labels_are_refused(changes):
-    with pytest.raises(EquipoiseError) as refusal:
+    with raises_code("labels-invalid"):
         build_labels(**changes)
-    assert refusal.value.code == "labels-invalid"
 
 
 def test_box_is_clipped_to_its_picture():
