@@ -9,12 +9,8 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from equipoise.errors import EquipoiseError
-from equipoise.images.image_files import (
-    MAX_DECODED_PIXELS,
-    PILLOW_FORMATS,
-    apply_exif_orientation,
-    convert_to_8_bit,
-)
+from equipoise.images.orientation import PILLOW_FORMATS, apply_exif_orientation
+from equipoise.images.pixel_depth import MAX_DECODED_PIXELS, convert_to_8_bit
 
 PILLOW_MODES = {1: "L", 3: "RGB"}  # by number of channels
 

@@ -9,13 +9,8 @@ from pathlib import Path
 from PIL import Image
 
 from equipoise.errors import EquipoiseError
-from equipoise.images.image_files import (
-    IMAGE_SUFFIXES,
-    MAX_DECODED_PIXELS,
-    PILLOW_FORMATS,
-    apply_exif_orientation,
-    convert_to_8_bit,
-)
+from equipoise.images.orientation import IMAGE_SUFFIXES, PILLOW_FORMATS, apply_exif_orientation
+from equipoise.images.pixel_depth import MAX_DECODED_PIXELS, convert_to_8_bit
 from equipoise.images.png import PILLOW_ERRORS
 from equipoise.labels.store import list_files
 from equipoise.storage.atomic import atomic_write

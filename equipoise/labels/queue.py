@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from equipoise.errors import EquipoiseError
-from equipoise.images.image_files import IMAGE_SUFFIXES
+from equipoise.images.orientation import IMAGE_SUFFIXES
 from equipoise.labels.guesses import Guess
 from equipoise.labels.leases import LeaseBook
 from equipoise.labels.pictures import PageCopy, list_pictures, make_page_copy

@@ -18,7 +18,7 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.images.augment import Augment
 from equipoise.images.decode import load_image
-from equipoise.images.image_files import IMAGE_SUFFIXES
+from equipoise.images.orientation import list_image_files
 from equipoise.images.png import PILLOW_ERRORS
 from equipoise.storage.node_cache import fetch_data
 from equipoise.storage.object_store import parse_location
@@ -108,12 +108,6 @@ def find_labelled_images(root: Path, location: str = "") -> tuple[list[str], lis
         )
     labelled = [(path, label) for label, name in enumerate(classes) for path in list_image_files(root / name)]
     return classes, [path for path, _ in labelled], np.array([label for _, label in labelled], np.int64)
-
-
-def list_image_files(folder: Path) -> list[Path]:
-    """Return the paths of all images below a folder in sorted order, without hidden ones."""
-    files = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
-    return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def read_images(paths: Sequence[Path], size: int, workers: int) -> tuple[NDArray[np.bool_], Tensor | list[Path]]:

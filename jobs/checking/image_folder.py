@@ -13,10 +13,9 @@ from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.drift.diagnosis.verdict import DatasetVerdict
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
+from equipoise.images.orientation import IMAGE_SUFFIXES, list_image_files
 from equipoise.images.png import encode_png
 from equipoise.images.thumbnails import make_thumbnail, reference_thumbnails
-from equipoise.images.image_files import IMAGE_SUFFIXES
-from equipoise.workloads.image_folder import list_image_files
 from jobs.checking.checked_data import CheckedData
 from jobs.publishing.image_check import diagnose_images
 

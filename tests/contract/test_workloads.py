@@ -16,11 +16,12 @@ from sklearn.datasets import load_digits
 
 from equipoise.config import TrainConfig
 from equipoise.images.decode import load_image
+from equipoise.images.orientation import list_image_files
 from equipoise.training.loop import laps
 from equipoise.workloads import WORKLOADS, load_workload
 from equipoise.workloads.base import stratified_split
 from equipoise.workloads.digits import read_sklearn_digits
-from equipoise.workloads.image_folder import LazyImages, list_image_files
+from equipoise.workloads.image_folder import LazyImages
 from tests.support.errors import raises_code
 from tests.support.photographs import write_plain_photographs
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from equipoise.images.decode import load_image
-from equipoise.images.image_files import EXIF_ORIENTATION_TAG, apply_exif_orientation
+from equipoise.images.orientation import EXIF_ORIENTATION_TAG, apply_exif_orientation
 from tests.support.errors import raises_code
 
 

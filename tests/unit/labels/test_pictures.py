@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from equipoise.errors import EquipoiseError
-from equipoise.images.image_files import EXIF_ORIENTATION_TAG
+from equipoise.images.orientation import EXIF_ORIENTATION_TAG
 from equipoise.labels.pictures import MAX_SIDE_PIXELS, add_picture, list_pictures, make_page_copy
 from tests.support.errors import raises_code
 
