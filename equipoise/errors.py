@@ -78,7 +78,7 @@ ERROR_CODES = {
     "verdict-mismatch": "a drift verdict on another bundle",
     "service-unavailable": "a service that does not answer, or not as expected",
     "service-refused": "a request that a service refuses, such as one without its API key",
-    "captures-empty": "a folder of captures without what is needed",
+    "captures-empty": "a folder of captures or labels without what is needed",
     "capture-missing": "a capture that does not exist or is damaged",
     "capture-invalid": "a capture that cannot be stored",
     "labels-invalid": "labels that do not fit the captures or pictures",

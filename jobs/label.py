@@ -1,8 +1,9 @@
 """Label pictures in the browser: boxes or classes, by several people at once, with a model's first guesses.
 
 Serves a page on which people draw boxes or choose classes for the pictures in --images, until Ctrl-C. Each picture's
-labels are one JSON file in --out, written whole or not at all; the same command goes on where it was stopped. --export
-writes all labels in another format to --export-to and ends.
+labels are one JSON file in --out, written whole or not at all; the same command goes on where it was stopped.
+--import-labels takes over labels that were given elsewhere. --export writes all labelled pictures as a data set in
+another format to --export-to, and ends.
 
 Exit status: 0 exported; 1 the disk is full; 2 wrong options or files; 143 stopped.
 """
@@ -19,6 +20,8 @@ from typing import Any, Literal
 
 from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import make_printable, pluralize
+from equipoise.labels.exchange import ExchangeSummary, export_labels, import_labels
 from equipoise.labels.store import LabelStore
 from equipoise.runs.folder import require_writable
 from equipoise.storage.user_paths import require_local_paths
@@ -47,6 +50,13 @@ class LabelOptions:
     """URL of a prediction service, whose /predict is asked for a first guess"""
     key: OptionalLocalPath = None
     """file with the API key of --service"""
+    import_labels: OptionalLocalPath = None
+    """folder of pictures with labels in COCO's, YOLO's or Pascal VOC's format, or with a folder per class: labels to
+    begin with, for pictures in --images that have none"""
+    export: Literal["coco", "yolo", "voc", "folder"] | None = None
+    """format to write all labels in: boxes as coco, yolo or voc, classes as folder (a folder per class)"""
+    export_to: OptionalLocalPath = None
+    """new folder for --export, with the pictures, to train on"""
     host: str = "127.0.0.1"
     """address to listen on; 0.0.0.0 for all of this machine, which needs --api-keys-file"""
     port: int = 8090
@@ -62,7 +72,12 @@ class LabelOptions:
         """Refuse options out of range, and folders that cannot be used."""
         paths = {"--images": self.images, "--out": self.out, "--guesses": self.guesses, "--key": self.key}
         paths |= {"--api-keys-file": self.api_keys_file, "--certfile": self.certfile, "--keyfile": self.keyfile}
+        paths |= {"--import-labels": self.import_labels, "--export-to": self.export_to}
         require_local_paths(dict(paths))
+        if (self.export is None) != (self.export_to is None):
+            raise EquipoiseError(
+                "option-missing", "an export needs --export FORMAT and --export-to FOLDER", "give both"
+            )
         if not 1 <= self.port <= 65535:
             raise EquipoiseError("option-range", f"--port must be from 1 to 65535, got {self.port}")
         if not self.images.is_dir():
@@ -81,15 +96,28 @@ def main() -> int:
     """Run the command and return its exit status."""
     options = parse_options(LabelOptions)
     options.validate()
-    kind = choose_kind(options)
+    store, kind = LabelStore(options.out), choose_kind(options)
+    if options.import_labels:
+        print_summary("imported", import_labels(store, options.images, kind, options.import_labels))
+    if options.export and options.export_to:
+        print_summary("exported", export_labels(store, options.images, options.export, options.export_to))
+        return 0
     server = importlib.import_module(SERVER_MODULE)
-    server.serve_until_stopped(server.LabellingSettings(**build_settings(options, kind)))
+    server.serve_until_stopped(build_settings(options, kind))
     return 0
 
 
 def choose_kind(options: LabelOptions) -> str:
     """Return the kind of labels: the one given, or that of the labels in --out, or boxes."""
     return options.kind or LabelStore(options.out).read_classes()[0] or "boxes"
+
+
+def print_summary(verb: str, summary: ExchangeSummary) -> None:
+    """Print what was exported or imported, and each kind of what was left out."""
+    counts = ", ".join(f"{count:,} {name}" for name, count in summary.by_class.items())
+    lines = [f"{verb} the labels of {pluralize(summary.pictures, 'picture')} ({counts or 'no boxes'})"]
+    lines += [f"left out: {line}" for line in summary.problems.describe()]
+    print("\n".join(map(make_printable, lines)), flush=True)
 
 
 def build_settings(options: LabelOptions, kind: str) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from equipoise.errors import EquipoiseError
 from equipoise.labels.guesses import read_guesses
 from equipoise.labels.store import LabelStore
 from services.http.server import HttpServer, require_unused_port
@@ -34,6 +36,30 @@ class LabellingSettings(ListenSettings):
     """API key of that service"""
 
 
+def parse_settings(values: dict[str, Any]) -> LabellingSettings:
+    """Return the settings of a command; refuse wrong ones in the words of its options."""
+    try:
+        settings = LabellingSettings(**values)
+        settings.require_tls()
+        settings.read_api_keys()
+    except ValidationError as error:
+        cause = error.errors()[0].get("ctx", {}).get("error")
+        if not isinstance(cause, EquipoiseError):
+            raise
+        raise name_options(cause) from None
+    except EquipoiseError as error:
+        raise name_options(error) from None
+    return settings
+
+
+def name_options(error: EquipoiseError) -> EquipoiseError:
+    """Return an error about arguments NAME=VALUE with the options of the command instead."""
+    texts = [error.problem, error.remedy]
+    for name in ("api_keys_file", "certfile", "keyfile"):
+        texts = [text.replace(f"{name}=", f"--{name.replace('_', '-')} ") for text in texts]
+    return EquipoiseError(error.code, *texts)
+
+
 def build_session(settings: LabellingSettings) -> LabelSession:
     """Build the session of a command; its classes are those of the guesses, unless some are given or stored."""
     guesses = read_guesses(settings.guesses) if settings.guesses else {}
@@ -55,7 +81,6 @@ def build_session(settings: LabellingSettings) -> LabelSession:
 def start_labelling(settings: LabellingSettings) -> HttpServer:
     """Start the server in a thread of its own, and return it."""
     api_keys = settings.read_api_keys()
-    settings.require_tls()
     session = build_session(settings)
     require_unused_port(settings.host, settings.port)
     server = HttpServer(settings.host, settings.port, settings.certfile, settings.keyfile)
@@ -64,8 +89,9 @@ def start_labelling(settings: LabellingSettings) -> HttpServer:
     return server
 
 
-def serve_until_stopped(settings: LabellingSettings) -> None:
-    """Serve the page until Ctrl-C or SIGTERM."""
+def serve_until_stopped(values: dict[str, Any]) -> None:
+    """Serve the page with these settings until Ctrl-C or SIGTERM."""
+    settings = parse_settings(values)
     server = start_labelling(settings)
     print(f"label at {settings.url} until Ctrl-C", flush=True)  # noqa: T201
     try:

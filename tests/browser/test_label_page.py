@@ -73,20 +73,18 @@ class Labeller:
 @pytest.fixture
 def open_page(browser):
     """Open a page as a labeller; it is closed at the end of the test."""
-    contexts = []
+    contexts, note_error = [], browser.errors.append
 
     def open_as_labeller(client, width="desk", context=None, **options):
-        pixels_wide, pixels_high = WIDTHS[width]
         if context is None:
+            viewport = dict(zip(("width", "height"), WIDTHS[width], strict=True))
             given = PHONE if width == "phone" else {}
-            context = browser.engine.new_context(
-                viewport={"width": pixels_wide, "height": pixels_high}, bypass_csp=options.pop("bypass_csp", False), **given, **options
-            )
+            context = browser.engine.new_context(viewport=viewport, **given, **options)
             contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(20_000)
-        page.on("console", lambda entry: browser.errors.append(entry.text) if entry.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: browser.errors.append(str(error)))
+        page.on("console", lambda entry: note_error(entry.text) if entry.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: note_error(str(error)))
         page.goto(client.url)
         page.wait_for_selector(READY)
         return Labeller(page)
@@ -183,7 +181,10 @@ def test_all_by_touch_on_a_phone(client, open_page, tmp_path):
     assert person.page.locator("#stage").bounding_box()["width"] > 1.5 * before
     assert is_close(person.boxes(), [("water", 40, 30, 50, 50)])
     handle = person.page.locator(".box.selected .handle[data-edge='se']").evaluate(
-        "(handle) => parseFloat(getComputedStyle(handle).width) - 2 * parseFloat(getComputedStyle(handle, '::after').top)"
+        """(handle) => {
+            const own = getComputedStyle(handle).width, around = getComputedStyle(handle, "::after").top;
+            return parseFloat(own) - 2 * parseFloat(around);
+        }"""
     )
     assert handle >= 40
     person.page.locator("#fit").tap()

@@ -1,5 +1,6 @@
 """The API of the labelling page on a real port: what the page and programs that label may do."""
 
+import base64
 import io
 import json
 import threading
@@ -101,8 +102,13 @@ BOX = {"label": "cola", "x": 1, "y": 2, "width": 3, "height": 4}
 )
 def test_impossible_labels_are_rejected_and_nothing_is_written(page, tmp_path, labels):
     opened = page.next("anna")
-    status, reply = page.save("anna", opened, **{"boxes": None} | labels) if "width" not in labels else page.post(
-        "/save", {"holder": "anna", "picture": "001.png", "width": 60, "height": 90, "base_revision": 0, "boxes": []}
+    status, reply = (
+        page.save("anna", opened, **{"boxes": None} | labels)
+        if "width" not in labels
+        else page.post(
+            "/save",
+            {"holder": "anna", "picture": "001.png", "width": 60, "height": 90, "base_revision": 0, "boxes": []},
+        )
     )
     assert status == 400 and reply["error"]
     assert LabelStore(tmp_path / "labels").list_labelled() == set()
@@ -141,7 +147,7 @@ def test_api_key_is_the_password_and_the_page_gets_a_token_for_what_it_sends(tmp
     with serve_labelling(tmp_path, api_keys_file=str(tmp_path / "keys")) as page:
         for path in ("/", "/queue", "/picture?name=000.png", "/assets/label.js"):
             assert page.request("GET", path)[0] == 401
-        password = "Basic OnNlY3JldA=="
+        password = "Basic " + base64.b64encode(b":secret").decode()
         status, html = page.request("GET", "/", authorization=password)
         assert status == 200 and b"secret" not in html
         token = html.decode().partition('data-token="')[2].partition('"')[0]
@@ -190,7 +196,9 @@ def test_guesses_of_classes_that_were_not_chosen_are_left_out(tmp_path):
     write_json(tmp_path / "guesses.json", {f"00{number}.png": build_guess(number) for number in range(2)})
     with serve_labelling(tmp_path, classes=("cola",), guesses=tmp_path / "guesses.json") as page:
         assert page.get("/queue")[1]["classes"] == ["cola"]
-        guesses = {name: page.post("/open", {"holder": "a", "picture": name})[1]["guess"] for name in ("000.png", "001.png")}
+        guesses = {
+            name: page.post("/open", {"holder": "a", "picture": name})[1]["guess"] for name in ("000.png", "001.png")
+        }
         assert len(guesses["000.png"]["boxes"]) == 1 and guesses["001.png"]["boxes"] == []
 
 
