@@ -26,8 +26,8 @@ from equipoise.labels.store import LabelStore
 from equipoise.runs.folder import require_writable
 from equipoise.storage.user_paths import require_local_paths
 from jobs.cli.option_parser import parse_options
-from jobs.cli.paths import LocalPath, OptionalLocalPath
-from jobs.publishing.drift_verdict import read_api_key, require_service_url
+from jobs.cli.paths import LocalPath, OptionalLocalPath, validate_locations
+from jobs.publishing.service_address import read_api_key, require_service_url
 
 SERVER_MODULE = "services.labelling.server"  # started by its name: commands and services are independent of each other
 
@@ -46,6 +46,8 @@ class LabelOptions:
     """classes in the order of their number keys, behind those in --out; commas may separate them"""
     guesses: OptionalLocalPath = None
     """first guesses from a file: COCO's JSON with scores, or replies of /predict by the name of the picture"""
+    bundle: str | None = None
+    """folder or URL of a published model that gives a first guess"""
     service: str | None = None
     """URL of a prediction service, whose /predict is asked for a first guess"""
     key: OptionalLocalPath = None
@@ -78,6 +80,9 @@ class LabelOptions:
             raise EquipoiseError(
                 "option-missing", "an export needs --export FORMAT and --export-to FOLDER", "give both"
             )
+        if self.bundle and self.service:
+            raise EquipoiseError("option-conflict", "only one of --bundle and --service gives guesses", "leave out one")
+        validate_locations(self.bundle)
         if not 1 <= self.port <= 65535:
             raise EquipoiseError("option-range", f"--port must be from 1 to 65535, got {self.port}")
         if not self.images.is_dir():
@@ -133,6 +138,7 @@ def build_settings(options: LabelOptions, kind: str) -> dict[str, Any]:
         "classes": split_names(options.classes),
         "guesses": options.guesses,
         "service": options.service,
+        "bundle": options.bundle,
         "service_key": read_api_key(options.key) if options.key else None,
     }
 

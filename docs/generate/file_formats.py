@@ -27,6 +27,7 @@ from equipoise.drift.adaptation.workload import DriftCondition
 from equipoise.drift.diagnosis.verdict import DatasetVerdict, StreamVerdict
 from equipoise.drift.features.statistic_schema import WatchedStatistic
 from equipoise.drift.reference.profile import ARRAY_PREFIX, PROFILE_PARTS
+from equipoise.labels.picture_labels import LABELS_SCHEMA, PictureLabels
 from equipoise.parameter_store.arrivals.lap_arrivals import LapArrivals
 from equipoise.planning.devices.device_rows import DEVICE_COLUMN
 from equipoise.planning.document import PLAN_SCHEMA, PlanDocument
@@ -76,6 +77,7 @@ JSON_FILES = (
     JsonFile(name="bundle.json", classes=(Manifest, DriftCondition), schema=BUNDLE_SCHEMA_VERSION),
     JsonFile(name="verdict.json", classes=(DatasetVerdict, StreamVerdict)),
     JsonFile(name="captures", classes=(CaptureMetadata,)),
+    JsonFile(name="labels", classes=(PictureLabels,), schema=LABELS_SCHEMA),
 )
 FILES = (
     *("record.json", "trial.json", "laps.jsonl", "arrivals.jsonl", "misclassified.json"),
@@ -83,6 +85,7 @@ FILES = (
     "targets.csv",
     "links.csv",
     *("plan.json", "memory.json", "profile.json", "bundle.json", "reference.npz", "verdict.json", "captures"),
+    "labels",
 )
 """files in the order of the page"""
 

@@ -153,6 +153,13 @@ TEXTS = {
         " received it, and `POOL-KEY-ID.json` with what follows. With a label both get new names, which end in"
         " `-labelled`. Captures without a label are removed as others take their place.",
     ),
+    "labels": FileText(
+        "Labels",
+        "`equipoise label`",
+        "The labels of the picture `aisle/1.jpg` are the file `aisle/1.jpg.json` in `--out`, which is replaced as a"
+        " whole. A picture has either `boxes` or a `label`; the other key is left out. `classes.json` beside them has"
+        " the `kind` of all labels, `boxes` or `class`, and the `classes` in the order of their number keys.",
+    ),
 }
 EXCHANGE_VALUES = "a name of up to 100 characters or empty"
 EXCHANGE_MEANINGS = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from equipoise.boxes.box import LabelledBox
 from equipoise.errors import EquipoiseError
-from equipoise.labels.picture_labels import boxes_to_json, parse_boxes
+from equipoise.labels.picture_labels import boxes_to_json, clip_box, parse_boxes
 from equipoise.storage.atomic import read_json
 from equipoise.type_aliases import JsonObject
 
@@ -29,6 +29,12 @@ class Guess:
     def class_names(self) -> list[str]:
         """Return the classes that occur, each once."""
         return [self.label] if self.label is not None else list(dict.fromkeys(box.label for box in self.boxes or ()))
+
+    def clip_to(self, width: int, height: int) -> "Guess":
+        """Return the guess with its boxes cut at the border of the picture; those outside are left out."""
+        pairs = zip(self.boxes or (), self.scores, strict=False)
+        kept = [(part, score) for box, score in pairs if (part := clip_box(box, width, height))]
+        return self if self.boxes is None else Guess(boxes=tuple(b for b, _ in kept), scores=tuple(s for _, s in kept))
 
     def keep_classes(self, classes: Collection[str]) -> "Guess | None":
         """Return the guess without boxes of other classes; None for another class of the whole picture."""

@@ -24,18 +24,21 @@ class PictureLabels:
     picture: str
     """path of the picture in its folder, with slashes"""
     width: int
-    """pixels of the upright picture"""
+    """pixels of the picture, turned upright as its EXIF says"""
     height: int
+    """pixels of the picture, as the width"""
     boxes: tuple[LabelledBox, ...] | None = None
     """boxes in pixels of the upright picture; None where a picture has a class"""
     label: str | None = None
     """class of the whole picture"""
     author: str = ""
+    """name of whoever gave them, as they wrote it; `imported` for labels that were taken over"""
     at: float = field(default_factory=time.time)
     """seconds since 1970"""
     revision: int = 0
     """number of the save: 1 for the first; 0 for what is not saved yet"""
     schema: int = LABELS_SCHEMA
+    """version of this format"""
 
     def __post_init__(self) -> None:
         if (self.boxes is None) == (self.label is None):

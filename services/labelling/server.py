@@ -11,6 +11,7 @@ from equipoise.labels.guesses import read_guesses
 from equipoise.labels.store import LabelStore
 from services.http.server import HttpServer, require_unused_port
 from services.labelling.application import LabellingApplication
+from services.labelling.bundle_guesses import BundleGuesser
 from services.labelling.service_guesses import ServiceGuesser
 from services.labelling.session import LabelSession
 from services.settings import ListenSettings
@@ -32,6 +33,8 @@ class LabellingSettings(ListenSettings):
     """file with first guesses"""
     service: str | None = None
     """URL of a prediction service that is asked for first guesses"""
+    bundle: str | None = None
+    """folder or URL of a published model that guesses"""
     service_key: str | None = Field(None, repr=False)
     """API key of that service"""
 
@@ -66,8 +69,10 @@ def build_session(settings: LabellingSettings) -> LabelSession:
     store = LabelStore(settings.labels)
     has_classes = bool(settings.classes or store.read_classes()[1])
     guessed = dict.fromkeys(name for guess in guesses.values() for name in guess.class_names())
+    guesser = build_guesser(settings)
+    if isinstance(guesser, BundleGuesser):
+        guessed = dict.fromkeys(guesser.classes)
     store.add_classes(settings.kind, settings.classes if has_classes else [*guessed])
-    guesser = ServiceGuesser(settings.service, settings.service_key) if settings.service else None
     return LabelSession(
         images=settings.images,
         store=store,
@@ -76,6 +81,13 @@ def build_session(settings: LabellingSettings) -> LabelSession:
         guesser=guesser,
         adds_guessed_classes=not has_classes,
     )
+
+
+def build_guesser(settings: LabellingSettings) -> ServiceGuesser | BundleGuesser | None:
+    """Return the model that gives first guesses, if there is one."""
+    if settings.service:
+        return ServiceGuesser(settings.service, settings.service_key)
+    return BundleGuesser(settings.bundle, settings.kind) if settings.bundle else None
 
 
 def start_labelling(settings: LabellingSettings) -> HttpServer:

@@ -65,7 +65,7 @@ class LabelSession:
         labels = self.store.read_labels(name)
         guess = None if labels else self.find_guess(name)
         size = {"picture": name, "width": copy.width, "height": copy.height}
-        guess_json = guess.to_json() if guess else None
+        guess_json = guess.clip_to(copy.width, copy.height).to_json() if guess else None
         return {**size, "is_taken": is_taken, "guess": guess_json, **describe_labels(labels)}
 
     def find_guess(self, name: str) -> Guess | None:

@@ -1,6 +1,7 @@
 """The labelling page in a real browser, by mouse, touch and keyboard, on a large screen and a phone."""
 
 import threading
+from contextlib import ExitStack
 
 import pytest
 from PIL import Image
@@ -67,12 +68,19 @@ class Labeller:
         """Return class, x, y, width and height of each box as the page shows them."""
         labels = self.page.locator(".box").evaluate_all("all => all.map((box) => box.getAttribute('aria-label'))")
         rows = [label.replace(",", "").split() for label in labels]
-        return [(row[0], *(int(row[i]) for i in (5, 6, 1, 3))) for row in rows]
+        return [(row[0], *(int(row[i]) for i in (6, 7, 1, 3))) for row in rows]
 
 
 @pytest.fixture
-def open_page(browser):
-    """Open a page as a labeller; it is closed at the end of the test."""
+def serve_page(tmp_path):
+    """Serve a page with given options until the end of the test."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(serve_labelling(tmp_path, **options))
+
+
+@pytest.fixture
+def open_page(browser, serve_page):
+    """Open a page as a labeller; all pages are closed at the end of the test."""
     contexts, note_error = [], browser.errors.append
 
     def open_as_labeller(client, width="desk", context=None, **options):
@@ -95,11 +103,10 @@ def open_page(browser):
 
 
 @pytest.fixture
-def client(tmp_path):
+def client(serve_page, tmp_path):
     """Page on four pictures of 120x90 pixels without guesses."""
     write_pictures(tmp_path / "photos", 4)
-    with serve_labelling(tmp_path) as client:
-        yield client
+    return serve_page()
 
 
 def stored_boxes(tmp_path, name="000.png"):
@@ -205,30 +212,30 @@ def test_box_is_drawn_over_another_one(client, open_page):
 
 
 @pytest.mark.slow
-def test_a_hundred_pictures_with_first_guesses_take_at_most_150_actions(open_page, tmp_path):
+def test_a_hundred_pictures_with_first_guesses_take_at_most_150_actions(serve_page, open_page, tmp_path):
     names = write_pictures(tmp_path / "photos", 100)
-    wrong = {20: {"label": "water"}, 50: {"x": 60}, 80: None}  # class, place, and a box that is not there
+    wrong = {20: {"label": "cola"}, 50: {"x": 60}, 80: None}  # class, place, and a box that is not there
     guesses = {name: build_guess(number) for number, name in enumerate(names)}
     for number, change in wrong.items():
         boxes = guesses[names[number]]["boxes"]
         boxes.append(dict(boxes[0], x=80)) if change is None else boxes[0].update(change)
     write_json(tmp_path / "guesses.json", guesses)
-    with serve_labelling(tmp_path, guesses=tmp_path / "guesses.json") as client:
-        person = open_page(client)
-        for number in range(100):
-            assert person.page.locator("#status").inner_text().startswith(names[number])
-            if number == 20:
-                person.press("Tab", str(number % 3 + 1))
-            elif number == 50:
-                person.drag((75, 40), (25, 40))
-                person.actions += 1
-            elif number == 80:
-                person.page.locator(".box").nth(1).click()
-                person.actions += 1
-                person.press("Delete")
-            person.press("Enter")
-        assert person.page.locator("#empty").inner_text().startswith("All pictures are labelled.")
-        assert person.actions == 105
+    client = serve_page(guesses=tmp_path / "guesses.json")
+    person = open_page(client)
+    for number in range(100):
+        assert person.page.locator("#status").inner_text().startswith(names[number])
+        if number == 20:
+            person.press("Tab", str(number % 3 + 1))
+        elif number == 50:
+            person.drag((75, 40), (35, 40))
+            person.actions += 1
+        elif number == 80:
+            person.page.locator(".box").nth(1).click()
+            person.actions += 1
+            person.press("Delete")
+        person.press("Enter")
+    assert person.page.locator("#empty").inner_text().startswith("All pictures are labelled.")
+    assert person.actions == 105
     expected = {name: build_guess(number)["boxes"][0] for number, name in enumerate(names)}
     stored, problems = LabelStore(tmp_path / "labels").read_all()
     assert problems == [] and len(stored) == 100
@@ -238,20 +245,20 @@ def test_a_hundred_pictures_with_first_guesses_take_at_most_150_actions(open_pag
         assert is_close(got, [(box["label"], box["x"], box["y"], box["width"], box["height"])])
 
 
-def test_two_browsers_label_one_queue_without_loss_or_double_work(open_page, tmp_path):
+def test_two_browsers_label_one_queue_without_loss_or_double_work(serve_page, open_page, tmp_path):
     names = write_pictures(tmp_path / "photos", 10)
-    with serve_labelling(tmp_path) as client:
-        people = {name: open_page(client) for name in ("Anna", "Ben")}
-        for name, person in people.items():
-            person.page.fill("#author", name)
-            person.page.keyboard.press("Escape")
-            person.page.locator("#stage").focus()
-        seen = []
-        for turn in range(10):
-            person = list(people.values())[turn % 2]
-            seen.append(person.page.locator("#status").inner_text().split(",")[0])
-            person.press("b", "Enter")
-        assert sorted(seen) == names
+    client = serve_page()
+    people = {name: open_page(client) for name in ("Anna", "Ben")}
+    for name, person in people.items():
+        person.page.fill("#author", name)
+        person.page.keyboard.press("Escape")
+        person.page.locator("#stage").focus()
+    seen = []
+    for turn in range(10):
+        person = list(people.values())[turn % 2]
+        seen.append(person.page.locator("#status").inner_text().split(",")[0])
+        person.press("b", "Enter")
+    assert sorted(seen) == names
     stored = LabelStore(tmp_path / "labels").read_all()[0]
     assert [labels.revision for labels in stored] == [1] * 10
     assert {labels.author for labels in stored} == {"Anna", "Ben"} and all(len(labels.boxes) == 1 for labels in stored)
@@ -313,49 +320,49 @@ def test_reload_keeps_the_picture_and_what_was_drawn(client, open_page):
     assert is_close(person.boxes(), [("cola", 20, 20, 30, 40)])
 
 
-def test_broken_and_large_pictures_are_named_and_shown(open_page, tmp_path):
+def test_broken_and_large_pictures_are_named_and_shown(serve_page, open_page, tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_bytes(b"\xff\xd8\xff nothing")
     Image.new("RGB", (8660, 5774), "#336699").save(tmp_path / "photos" / "b.jpg")
-    with serve_labelling(tmp_path) as client:
-        person = open_page(client)
-        assert "8660 by 5774 pixels" in person.page.locator("#status").inner_text()
-        person.page.locator("#broken summary").click()
-        assert "a.jpg" in person.page.locator("#broken").inner_text()
-        width = person.page.evaluate("() => document.getElementById('picture').naturalWidth")
-        scale = width / 8660
-        person.drag((1000 * scale, 1000 * scale), (3000 * scale, 2500 * scale))
-        person.press("Enter")
+    client = serve_page()
+    person = open_page(client)
+    assert "8660 by 5774 pixels" in person.page.locator("#status").inner_text()
+    person.page.locator("#broken summary").click()
+    assert "a.jpg" in person.page.locator("#broken").inner_text()
+    width = person.page.evaluate("() => document.getElementById('picture').naturalWidth")
+    scale = width / 8660
+    person.drag((1000 * scale, 1000 * scale), (3000 * scale, 2500 * scale))
+    person.press("Enter")
     assert is_close(stored_boxes(tmp_path, "b.jpg"), [("cola", 1000, 1000, 2000, 1500)], pixels=10)
 
 
-def test_class_is_given_by_one_key_and_a_guess_accepted_by_enter(open_page, tmp_path):
+def test_class_is_given_by_one_key_and_a_guess_accepted_by_enter(serve_page, open_page, tmp_path):
     write_pictures(tmp_path / "photos", 3)
     write_json(tmp_path / "guesses.json", {"000.png": {"label": "water", "score": 0.8}})
-    with serve_labelling(tmp_path, kind="class", guesses=tmp_path / "guesses.json") as client:
-        person = open_page(client)
-        assert person.page.locator("#classes [aria-pressed='true']").inner_text().startswith("water")
-        person.press("Enter", "2", "1", "p", "3")
-        assert person.page.locator("#empty").inner_text().startswith("All pictures are labelled.")
+    client = serve_page(kind="class", guesses=tmp_path / "guesses.json")
+    person = open_page(client)
+    assert person.page.locator("#classes [aria-pressed='true']").inner_text().startswith("water")
+    person.press("Enter", "2", "1", "p", "3")
+    assert person.page.locator("#empty").inner_text().startswith("All pictures are labelled.")
     stored = {labels.picture: labels.label for labels in LabelStore(tmp_path / "labels").read_all()[0]}
     assert stored == {"000.png": "water", "001.png": "crisps", "002.png": "water"}
 
 
-def test_pictures_and_classes_are_added_on_the_page(open_page, tmp_path):
+def test_pictures_and_classes_are_added_on_the_page(serve_page, open_page, tmp_path):
     (tmp_path / "photos").mkdir()
     write_pictures(tmp_path / "elsewhere", 2)
-    with serve_labelling(tmp_path, classes=()) as client:
-        person = open_page(client)
-        assert "add some" in person.page.locator("#empty").inner_text()
-        files = [tmp_path / "elsewhere" / f"00{number}.png" for number in range(2)]
-        person.page.locator("#chosen-files").set_input_files(files)
-        person.page.wait_for_selector("#stage:not([hidden])")
-        person.page.locator("#classes input").fill("lemonade")
-        person.page.keyboard.press("Enter")
-        person.page.locator("#classes button", has_text="lemonade").wait_for()
-        person.page.wait_for_selector(READY)
-        person.drag((20, 20), (50, 60))
-        person.press("Enter")
+    client = serve_page(classes=())
+    person = open_page(client)
+    assert "add some" in person.page.locator("#empty").inner_text()
+    files = [tmp_path / "elsewhere" / f"00{number}.png" for number in range(2)]
+    person.page.locator("#chosen-files").set_input_files(files)
+    person.page.wait_for_selector("#stage:not([hidden])")
+    person.page.locator("#classes input").fill("lemonade")
+    person.page.keyboard.press("Enter")
+    person.page.locator("#classes button", has_text="lemonade").wait_for()
+    person.page.wait_for_selector(READY)
+    person.drag((20, 20), (50, 60))
+    person.press("Enter")
     (stored,) = LabelStore(tmp_path / "labels").read_all()[0]
     assert [box.label for box in stored.boxes] == ["lemonade"]
     assert len([*(tmp_path / "photos").iterdir()]) == 2
@@ -363,15 +370,15 @@ def test_pictures_and_classes_are_added_on_the_page(open_page, tmp_path):
 
 @pytest.mark.parametrize("kind", ["boxes", "class"])
 @pytest.mark.parametrize(("width", "scheme"), [("desk", "light"), ("phone", "dark")])
-def test_page_fits_its_window_and_is_accessible(open_page, tmp_path, kind, width, scheme):
+def test_page_fits_its_window_and_is_accessible(serve_page, open_page, tmp_path, kind, width, scheme):
     write_pictures(tmp_path / "photos", 1)
     (tmp_path / "photos" / "0.jpg").write_bytes(b"broken")
-    with serve_labelling(tmp_path, kind=kind) as client:
-        person = open_page(client, width, bypass_csp=True, color_scheme=scheme)
-        if kind == "boxes":
-            person.press("b")
-        assert find_overflowing_elements(person.page) == []
-        assert find_accessibility_violations(person.page) == []
-        person.press("Enter" if kind == "boxes" else "1")
-        person.page.wait_for_selector("#empty:not([hidden])")
-        assert find_accessibility_violations(person.page) == []
+    client = serve_page(kind=kind)
+    person = open_page(client, width, bypass_csp=True, color_scheme=scheme)
+    if kind == "boxes":
+        person.press("b")
+    assert find_overflowing_elements(person.page) == []
+    assert find_accessibility_violations(person.page) == []
+    person.press("Enter" if kind == "boxes" else "1")
+    person.page.wait_for_selector("#empty:not([hidden])")
+    assert find_accessibility_violations(person.page) == []

@@ -13,6 +13,7 @@ from jobs.captures import CapturesOptions
 from jobs.check import CheckOptions
 from jobs.contact_sheet import ContactSheetOptions
 from jobs.demo.__main__ import DemoOptions
+from jobs.label import LabelOptions
 from jobs.links import LinksOptions
 from jobs.plan import PlanOptions
 from jobs.profile import ProfileOptions
@@ -35,6 +36,7 @@ OPTION_CLASSES = (
     AdaptOptions,
     DemoOptions,
     RecordsOptions,
+    LabelOptions,
     LinksOptions,
     ProfileOptions,
 )
