@@ -66,8 +66,8 @@ class TrainConfig:
     """Options of a training run. Two runs with equal options are the same experiment."""
 
     workload: str | None = None
-    """what to learn: digits, fashion-mnist, cifar10, folder, table, text, vending, vending-source, or your own
-    module:attribute"""
+    """what to learn: digits, fashion-mnist, cifar10, folder, boxes, shelf, table, text, vending, vending-source, or
+    your own module:attribute"""
     command: str | None = None
     """your own training program instead of a workload, such as "python train.py --batch-size {batch_size} --lr {lr}";
     {seed}, {workers} and {out} are filled in too"""
@@ -77,8 +77,8 @@ class TrainConfig:
     examples_pattern: str | None = None
     """regular expression whose first group is the number of examples seen so far, in the same line or one before"""
     model: str | None = None
-    """model to train: lenet or any torchvision classifier (resnet18, ...), for text gpt:4x128 or hf:llama:4x128; by
-    default the workload's own"""
+    """model to train: lenet or any torchvision classifier (resnet18, ...), for boxes center:2x64 or its detectors,
+    for text gpt:4x128 or hf:llama:4x128; by default the workload's own"""
     data: str = "data"
     """folder or URL of the data set, or folder that it is downloaded to; tables and texts may be a single file"""
     label: str | None = None

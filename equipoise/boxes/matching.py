@@ -40,7 +40,7 @@ def match_answers(detections: FloatArray, targets: FloatArray) -> tuple[FloatArr
 
 def within_ranges(areas: FloatArray) -> BoolArray:
     """Return whether areas lie in each of the ranges, as a further dimension."""
-    return (areas[..., None] >= LOWEST) & (areas[..., None] <= HIGHEST)
+    return np.asarray((areas[..., None] >= LOWEST) & (areas[..., None] <= HIGHEST))
 
 
 def keep_best_answers(scores: FloatArray, labels: FloatArray) -> FloatArray:
@@ -67,7 +67,7 @@ def compute_overlaps(boxes: FloatArray, others: FloatArray, is_crowd: BoolArray)
     intersection = sides[..., 0] * sides[..., 1]
     area, other_area = first[..., 2] * first[..., 3], second[..., 2] * second[..., 3]
     union = np.where(is_crowd[:, None], area, area + other_area - intersection)
-    return np.divide(intersection, union, out=np.zeros_like(intersection), where=union > 0)
+    return np.asarray(np.divide(intersection, union, out=np.zeros_like(intersection), where=union > 0))
 
 
 def match_one_picture(overlaps: FloatArray, is_counted: BoolArray, is_crowd: BoolArray) -> tuple[BoolArray, BoolArray]:

@@ -82,7 +82,7 @@ def mean_of_known(values: FloatArray) -> float:
 
 def unpack_bits(values: FloatArray, count: int) -> NDArray[np.bool_]:
     """Return the lowest `count` bits of whole numbers as a further dimension."""
-    return (values.astype(np.int64)[..., None] & BITS[:count]) != 0
+    return np.asarray((values.astype(np.int64)[..., None] & BITS[:count]) != 0)
 
 
 def average_by_overlap(answers: FloatArray, counts: NDArray[np.bool_]) -> FloatArray:
@@ -94,7 +94,7 @@ def average_by_overlap(answers: FloatArray, counts: NDArray[np.bool_]) -> FloatA
     wrong = np.cumsum(~matched & ~ignored, axis=0, dtype=np.float64)
     result = np.full((len(AREA_RANGES), len(OVERLAPS)), np.nan)
     for area, overlap in np.ndindex(result.shape):
-        if num_boxes := np.count_nonzero(counts[:, area]):
+        if num_boxes := int(counts[:, area].sum()):
             result[area, overlap] = average_precision(right[:, area, overlap], wrong[:, area, overlap], num_boxes)
     return result
 

@@ -98,6 +98,21 @@ def scan_pictures(root: Path) -> PictureFolder:
     )
 
 
+def list_files(root: Path, suffix: str) -> list[Path]:
+    """Return the files with a suffix below a folder in sorted order, without hidden ones."""
+    files = (path for path in root.rglob(f"*{suffix}") if path.is_file())
+    return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(root).parts))
+
+
+def mentions_words(path: Path, *words: str) -> bool:
+    """Return whether a text file contains all of these words; False if it cannot be read."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    return all(word.encode() in content for word in words)
+
+
 def try_read_size(path: Path) -> tuple[int, int] | None:
     """Return the upright size of a picture; None if it cannot be read."""
     try:

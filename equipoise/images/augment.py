@@ -107,11 +107,9 @@ class Augment:
         self, images: Tensor, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]
     ) -> Tensor:
         """Augment a chunk of images small enough for a processor's cache."""
-        table = example_uniforms(seed, epochs, examples, len(AUGMENT_DRAW_NAMES))
-        draws = dict(zip(AUGMENT_DRAW_NAMES, table.T, strict=True))
+        draws = draw_uniforms(seed, epochs, examples)
         if self.shift:
-            corners = np.stack([draws["down"], draws["right"]], 1) * (2 * self.shift + 1)
-            images = shift_images(images, corners.astype(np.int64), self.shift)
+            images = shift_images(images, self._shift_corners(draws), self.shift)
         if self.crop < 1 or self.distort:
             images = warp_images(images, self._view_matrices(draws))
         elif self.flip:
@@ -120,6 +118,25 @@ class Augment:
         if self.kelvin or self.reflection:
             images = self._relight(images, draws)
         return self._recolor_and_blur(images, draws)
+
+    def pixel_matrices(
+        self, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64], size: tuple[int, int]
+    ) -> NDArray[np.float64]:
+        """Return a 3x3 matrix per image that maps pixels (x, y, 1) of the result to those of the original.
+
+        Pixels are counted from the upper left corner of an image of this size (width, height), with fractions.
+        """
+        draws = draw_uniforms(seed, epochs, examples)
+        width, height = size
+        to_unit = np.array([[2 / width, 0, -1], [0, 2 / height, -1], [0, 0, 1]])
+        matrices = np.linalg.inv(to_unit) @ self._view_matrices(draws) @ to_unit
+        if self.shift:
+            matrices[:, :2] += (self._shift_corners(draws)[:, ::-1] - self.shift)[:, :, None] * matrices[:, 2:]
+        return np.asarray(matrices)
+
+    def _shift_corners(self, draws: UniformDraws) -> NDArray[np.int64]:
+        """Return row and column at which each padded image is cut."""
+        return (np.stack([draws["down"], draws["right"]], 1) * (2 * self.shift + 1)).astype(np.int64)
 
     def _view_matrices(self, draws: UniformDraws) -> NDArray[np.float64]:
         """Return a 3x3 matrix per image that maps each point of the result to its point in the original."""
@@ -175,6 +192,12 @@ class Augment:
                 draws["grain"], values
             )
         return to_uint8(values)
+
+
+def draw_uniforms(seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]) -> UniformDraws:
+    """Return the draws of each example in its epoch, by name."""
+    table = example_uniforms(seed, epochs, examples, len(AUGMENT_DRAW_NAMES))
+    return dict(zip(AUGMENT_DRAW_NAMES, table.T, strict=True))
 
 
 def to_uint8(values: Tensor) -> Tensor:

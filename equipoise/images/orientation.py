@@ -51,4 +51,6 @@ def read_upright_size(path: Path) -> tuple[int, int]:
         if image.format == "PNG":
             image.load()  # it may hold its EXIF after the pixels
         width, height = image.size
+        if image.format == "TIFF":
+            return width, height  # Pillow turns it upright by itself
         return (height, width) if read_exif_orientation(image) in LYING_ORIENTATIONS else (width, height)

@@ -7,6 +7,9 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.workloads.base import Split, Unit, Workload
 from equipoise.workloads.cifar10 import cifar10
+from equipoise.workloads.detection.boxes_folder import boxes
+from equipoise.workloads.detection.shelf import shelf
+from equipoise.workloads.detection.workload import BoxWorkload
 from equipoise.workloads.digits import digits
 from equipoise.workloads.fashion_mnist import fashion_mnist
 from equipoise.workloads.image_folder import image_folder
@@ -18,13 +21,15 @@ from equipoise.workloads.user_code import call_user_code
 from equipoise.workloads.validation import validate_workload
 from equipoise.workloads.vending import vending, vending_source
 
-__all__ = ["WORKLOADS", "ImageWorkload", "Split", "Unit", "Workload", "load_workload"]
+__all__ = ["WORKLOADS", "BoxWorkload", "ImageWorkload", "Split", "Unit", "Workload", "load_workload"]
 
 WORKLOADS: dict[str, Callable[[TrainConfig], Workload]] = {
+    "boxes": boxes,
     "digits": digits,
     "fashion-mnist": fashion_mnist,
     "cifar10": cifar10,
     "folder": image_folder,
+    "shelf": shelf,
     "table": table,
     "text": text,
     "vending": vending,

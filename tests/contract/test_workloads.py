@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from equipoise.boxes.formats.voc import write_voc
 from equipoise.config import TrainConfig
 from equipoise.images.decode import load_image
 from equipoise.images.orientation import list_image_files
@@ -22,6 +23,7 @@ from equipoise.workloads import WORKLOADS, load_workload
 from equipoise.workloads.base import stratified_split
 from equipoise.workloads.digits import read_sklearn_digits
 from equipoise.workloads.image_folder import LazyImages
+from tests.support.boxed_shelves import save_shelf_pictures
 from tests.support.errors import raises_code
 from tests.support.photographs import write_plain_photographs
 
@@ -39,6 +41,8 @@ def data_folder(tmp_path_factory):
         write_idx_file(raw_folder / f"{part}-labels-idx1-ubyte", np.arange(count, dtype=np.uint8) % 10)
     for name, color in (("cat", (200, 0, 0)), ("dog", (0, 0, 200))):
         write_plain_photographs(root / "photos" / name, color, 20, rng)
+    (root / "shelves").mkdir()
+    write_voc(save_shelf_pictures(root / "shelves", 40), root / "shelves")
     return root
 
 
@@ -57,11 +61,13 @@ IMAGE_CONFIGS = [
 ]
 
 
-EMBEDDED_CONFIGS = [TrainConfig(workload="text")]
+EMBEDDED_CONFIGS = [TrainConfig(workload="text"), TrainConfig(workload="shelf", image_size=48)]
+BOX_CONFIGS = [TrainConfig(workload="boxes", image_size=64, batch_size=8)]
+FOLDERS = {"folder": "photos", "boxes": "shelves"}
 
 
 def place_data(config, data_folder):
-    folder = data_folder / "photos" if config.workload == "folder" else data_folder
+    folder = data_folder / FOLDERS.get(config.workload, "")
     return config if config in EMBEDDED_CONFIGS else replace(config, data=str(folder))
 
 
@@ -70,7 +76,7 @@ def image_config(request, data_folder):
     return place_data(request.param, data_folder)
 
 
-@pytest.fixture(params=IMAGE_CONFIGS + EMBEDDED_CONFIGS, ids=lambda config: config.workload)
+@pytest.fixture(params=IMAGE_CONFIGS + EMBEDDED_CONFIGS + BOX_CONFIGS, ids=lambda config: config.workload)
 def config(request, data_folder):
     return place_data(request.param, data_folder)
 
@@ -83,7 +89,8 @@ def test_inputs_outputs_and_targets_fit_together(config):
         inputs, targets = split.read_examples([0, len(split) - 1])
         outputs = model(transform(inputs))
         rows = workload.metric(outputs, targets)
-        assert rows.shape == (2,) and rows.isfinite().all()
+        assert len(rows) == 2 and rows.isfinite().all()
+        assert rows.ndim == 1 if workload.score is None else np.isfinite(workload.score(rows))
         assert workload.loss(outputs, targets).ndim == 0
     assert workload.unit.per_example >= 1
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from equipoise.boxes.box import BoxedDataset, BoxedPicture, LabelledBox
-from equipoise.boxes.pictures import PictureFolder, scan_pictures
+from equipoise.boxes.pictures import PictureFolder, list_files, mentions_words, scan_pictures
 from equipoise.boxes.problems import ProblemKind, count_problems
 from equipoise.storage.atomic import atomic_write
 
@@ -33,9 +33,8 @@ def read_coco(root: Path) -> BoxedDataset:
 
 
 def list_coco_files(root: Path) -> list[Path]:
-    """Return the files of COCO's JSON below a folder, known by the keys that they must have, and broken JSON files."""
-    files = (path for path in root.rglob("*.json") if not any(part.startswith(".") for part in path.parts[-1:]))
-    return sorted(path for path in files if (content := try_read_json(path)) is None or is_coco(content))
+    """Return the JSON files below a folder that may be COCO's, known by their keys, without reading them whole."""
+    return [path for path in list_files(root, ".json") if mentions_words(path, *(f'"{key}"' for key in COCO_KEYS))]
 
 
 def is_coco(content: object) -> bool:

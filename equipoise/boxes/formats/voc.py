@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 from equipoise.boxes.box import BoxedDataset, BoxedPicture, LabelledBox
-from equipoise.boxes.pictures import PictureFolder, scan_pictures
+from equipoise.boxes.pictures import PictureFolder, list_files, mentions_words, scan_pictures
 from equipoise.boxes.problems import ProblemKind, count_problems
 from equipoise.storage.atomic import atomic_write
 
@@ -42,9 +42,8 @@ def read_voc(root: Path) -> BoxedDataset:
 
 
 def list_voc_files(root: Path) -> list[Path]:
-    """Return the XML files below a folder that are annotations of Pascal VOC, or broken."""
-    files = sorted(path for path in root.rglob("*.xml") if path.is_file() and not path.name.startswith("."))
-    return [path for path in files if (document := parse_xml(path)) is None or document.tag == "annotation"]
+    """Return the XML files below a folder that may be annotations of Pascal VOC."""
+    return [path for path in list_files(root, ".xml") if mentions_words(path, "<annotation")]
 
 
 def parse_voc_file(file: Path) -> ElementTree.Element | None:

@@ -11,14 +11,15 @@ from pathlib import Path, PurePosixPath
 import yaml
 
 from equipoise.boxes.box import BoxedDataset, BoxedPicture, LabelledBox
-from equipoise.boxes.pictures import PictureFolder, scan_pictures
+from equipoise.boxes.pictures import PictureFolder, list_files, scan_pictures
 from equipoise.boxes.problems import DataProblems, Problem, ProblemKind, count_problems
 from equipoise.errors import EquipoiseError
+from equipoise.images.orientation import list_image_files
 from equipoise.storage.atomic import atomic_write
 
 NAME_FILES = ("classes.txt", "obj.names", "_darknet.labels")
 YAML_FILES = ("data.yaml", "data.yml", "dataset.yaml")
-OTHER_TEXTS = {*NAME_FILES, "train.txt", "val.txt", "valid.txt", "test.txt", "readme.txt", "notes.txt"}
+OTHER_TEXTS = {*NAME_FILES, "train.txt", "val.txt", "valid.txt", "test.txt"}
 """names of text files that hold no boxes"""
 
 
@@ -52,8 +53,17 @@ def label_path(picture: str) -> str:
 
 
 def list_yolo_files(root: Path) -> list[Path]:
-    """Return the text files below a folder that may hold boxes."""
-    return sorted(path for path in root.rglob("*.txt") if path.is_file() and path.name.lower() not in OTHER_TEXTS)
+    """Return the text files below a folder that may hold boxes: with the name of a picture, or numbers at the start."""
+    stems = {path.stem for path in list_image_files(root)}
+    files = (path for path in list_files(root, ".txt") if path.name.lower() not in OTHER_TEXTS)
+    return [path for path in files if path.stem in stems or starts_with_numbers(path)]
+
+
+def starts_with_numbers(path: Path) -> bool:
+    """Return whether the first line of a file are numbers, at least as many as a box has."""
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        fields = file.readline(10_000).split()
+    return len(fields) >= 5 and parse_numbers(fields) is not None
 
 
 def read_class_names(root: Path) -> list[str]:

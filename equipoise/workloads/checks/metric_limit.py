@@ -7,12 +7,13 @@ from typing import Any
 from equipoise.errors import EquipoiseError
 from equipoise.runs.target import Target
 from equipoise.workloads.base import Workload
+from equipoise.workloads.detection.box_metric import coco_precision
 from equipoise.workloads.image_workload import top1_correct
 from equipoise.workloads.table.regression import r2_score
 from equipoise.workloads.text.nats import window_nats
 
 BEST_METRICS: Mapping[Callable[..., Any], float] = MappingProxyType(
-    {top1_correct: 1.0, r2_score: 1.0, window_nats: 0.0}
+    {top1_correct: 1.0, r2_score: 1.0, coco_precision: 1.0, window_nats: 0.0}
 )
 
 

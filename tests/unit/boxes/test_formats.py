@@ -14,7 +14,7 @@ from equipoise.boxes.formats.coco import read_coco, write_coco
 from equipoise.boxes.formats.voc import read_voc, write_voc
 from equipoise.boxes.formats.yolo import read_yolo, write_yolo
 from equipoise.boxes.problems import ProblemKind
-from equipoise.images.orientation import EXIF_ORIENTATION_TAG
+from equipoise.images.orientation import EXIF_ORIENTATION_TAG, apply_exif_orientation
 from tests.support.errors import raises_code
 
 WIDTH, HEIGHT = 60, 40
@@ -146,7 +146,7 @@ def test_coco_entries_that_fit_nothing_are_named_and_counted(folder):
 
     save_picture(folder, "unlabelled.png")
     (folder / "broken.png").write_bytes(b"\x89PNG nothing")
-    (folder / "broken.json").write_text("{")
+    (folder / "broken.json").write_text('{"images": [], "categories": [], "annotations": [')
     (folder / "other.json").write_text('{"images": 1}')
     problems = edit_coco(folder, edit).problems
     assert problems.counts == {
@@ -170,7 +170,8 @@ def test_yolo_lines_that_cannot_be_used_are_named(folder):
         "0 .5 .5 .2 .2\n3 .5 .5 .2 .2\n-1 .5 .5 .1 .1\n0 .5 .5 .2\n0 .9 .5 .4 .2\n0 .5 .5 0 .2\nx . . . .\n\n"
         "1 .1 .1 .3 .1 .2 .5\n"
     )
-    (folder / "gone.txt").write_text("")
+    (folder / "gone.txt").write_text("0 .5 .5 .1 .1")
+    (folder / "readme.txt").write_text("five words that tell nothing")
     (folder / "below" / "b.txt").unlink()
     dataset = read_yolo(folder)
     assert dataset.problems.counts == {
@@ -224,6 +225,8 @@ def test_labels_never_lead_out_of_the_folder(tmp_path):
 @pytest.mark.parametrize("suffix", ["jpg", "png", "tif"])
 def test_sizes_are_those_of_the_upright_picture(tmp_path, suffix):
     save_picture(tmp_path, f"turned.{suffix}", orientation=6)
+    with Image.open(tmp_path / f"turned.{suffix}") as image:
+        assert apply_exif_orientation(image).size == (HEIGHT, WIDTH)
     picture = BoxedPicture(f"turned.{suffix}", HEIGHT, WIDTH, (LabelledBox("a", 0, 0, HEIGHT, WIDTH),))
     write_coco(BoxedDataset(("a",), (picture,)), tmp_path / "labels.json")
     assert read_coco(tmp_path).pictures == (picture,)

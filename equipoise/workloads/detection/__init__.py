@@ -1,0 +1,1 @@
+"""Detection of things in pictures: boxes with a label and a score for each."""

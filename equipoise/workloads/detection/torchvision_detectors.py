@@ -1,0 +1,71 @@
+"""Detectors of torchvision by name, with the losses that they compute themselves."""
+
+import importlib
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from equipoise.boxes.matching import MAX_ANSWERS
+
+SSDLITE_MEAN = SSDLITE_STD = (0.5, 0.5, 0.5)  # as its published weights expect
+
+
+class TorchvisionDetector(nn.Module):
+    """Detector of torchvision: normalized pictures in, answers out, and in training what its losses are computed from.
+
+    Its losses need the boxes in the middle of its forward pass, to choose the places that it learns from. So in
+    training the pass is left to the loss, which has them: see `torchvision_loss`.
+    """
+
+    def __init__(self, name: str, num_classes: int, image_size: int) -> None:
+        super().__init__()
+        sizes = {} if name.startswith("ssd") else {"min_size": image_size, "max_size": image_size}
+        self.detector: nn.Module = import_detection_models().__dict__[name](
+            weights=None, weights_backbone=None, num_classes=num_classes + 1, **sizes
+        )
+        transform: Any = self.detector.transform
+        transform.image_mean, transform.image_std = [0.0] * 3, [1.0] * 3  # pictures are normalized already
+
+    def forward(self, pictures: Tensor) -> dict[str, Any]:
+        if self.training:
+            return {"pictures": pictures, "detector": self.detector}
+        return {"detections": stack_answers(self.detector(list(pictures)), pictures)}
+
+
+def import_detection_models() -> Any:
+    """Import torchvision's detectors, which takes seconds that other models do not need."""
+    return importlib.import_module("torchvision.models.detection")
+
+
+def list_torchvision_detectors() -> list[str]:
+    """Return the names of torchvision's detectors."""
+    names: list[str] = importlib.import_module("torchvision.models").list_models(module=import_detection_models())
+    return names
+
+
+def stack_answers(answers: list[dict[str, Tensor]], pictures: Tensor) -> Tensor:
+    """Return the answers of torchvision as (n, 100, 6): x, y, width, height, score and class, -1 if unused."""
+    stacked = pictures.new_zeros(len(answers), MAX_ANSWERS, 6)
+    stacked[..., 5] = -1
+    for row, answer in zip(stacked, answers, strict=True):
+        best = answer["scores"].topk(min(MAX_ANSWERS, len(answer["scores"]))).indices
+        corners = answer["boxes"][best]
+        sides = corners[:, 2:] - corners[:, :2]
+        labels = answer["labels"][best].to(row.dtype) - 1  # 0 is the background
+        row[: len(best)] = torch.cat([corners[:, :2], sides, answer["scores"][best, None], labels[:, None]], 1)
+    return stacked
+
+
+def torchvision_loss(outputs: Any, targets: Tensor) -> Tensor:
+    """Return the sum of the losses of torchvision's detector; 0 in evaluation, where it computes none."""
+    if "detector" not in outputs:
+        return outputs["detections"].sum() * 0
+    losses = outputs["detector"](list(outputs["pictures"]), [unstack_boxes(boxes) for boxes in targets])
+    return torch.stack([*losses.values()]).sum()
+
+
+def unstack_boxes(boxes: Tensor) -> dict[str, Tensor]:
+    """Return the boxes of a picture as torchvision takes them, without crowds: corners, and labels from 1 on."""
+    used = boxes[(boxes[:, 0] >= 0) & (boxes[:, 5] == 0)]
+    return {"boxes": torch.cat([used[:, 1:3], used[:, 1:3] + used[:, 3:5]], 1), "labels": used[:, 0].long() + 1}
