@@ -21,7 +21,7 @@ class ModelStatus:
     """Model with its bundles by role; a role that no bundle has is left out."""
 
     name: Annotated[str, Meta(description="name of the model")]
-    kind: Annotated[str, Meta(description="kind of data that it takes: image, table or text")] = "image"
+    kind: Annotated[str, Meta(description="kind of data that it takes: image, table, text or boxes")] = "image"
     classes: Annotated[
         list[str], Meta(description="names of its classes, in the order of the scores; empty if it does not classify")
     ]

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from dashboards.page import FactList, ImageGallery, Note, Panel, Section, SectionPart, Table, TimeCell
 from dashboards.panels.condition_shares import build_condition_panel
-from dashboards.panels.drift_words import EXAMPLE_WORDS, READING_OF_ANSWERS
+from dashboards.panels.drift_words import EXAMPLE_WORDS, READING_OF_ANSWERS, READING_OF_BOX_COUNTS
 from dashboards.theme import (
     BLUE,
     NEUTRAL_COLOR,
@@ -110,7 +110,8 @@ def class_shares_figure(verdict: Verdict) -> go.Figure:
     figure = go.Figure()
     for label, shares, color in (("reference", reference, NEUTRAL_COLOR), ("now", now, BLUE)):
         figure.add_bar(x=names, y=[shares.get(name, 0.0) for name in names], name=label, marker_color=color)
-    figure.update_xaxes(type="category", title_text="predicted class" if verdict.has_accuracy else "answer")
+    answer = "boxes found" if verdict.kind == "boxes" else "answer"
+    figure.update_xaxes(type="category", title_text="predicted class" if verdict.has_accuracy else answer)
     figure.update_yaxes(title_text=f"share of {verdict.example_name}", tickformat=".0%", rangemode="tozero")
     return apply_theme(figure).update_layout(barmode="group")
 
@@ -268,6 +269,10 @@ def build_answers_section(verdict: Verdict, prefix: str) -> Section:
         caption = "Shares of the predicted classes, beside those of the reference."
         reading = EXAMPLE_WORDS[verdict.kind].reading_of_classes
         return Section(title="Classes", parts=[Panel(name=name, figure=figure, caption=caption, reading=reading)])
+    if verdict.kind == "boxes":
+        caption = "Shares of the images by the number of boxes found, beside those of the reference."
+        panel = Panel(name=name, figure=figure, caption=caption, reading=READING_OF_BOX_COUNTS)
+        return Section(title="Boxes", parts=[panel])
     caption = "Shares of the answers in each quarter of those on the reference."
     return Section(
         title="Answers", parts=[Panel(name=name, figure=figure, caption=caption, reading=READING_OF_ANSWERS)]

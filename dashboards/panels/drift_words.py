@@ -67,6 +67,10 @@ READING_OF_ANSWERS = (
     " quarter. Blue is the share of the answers that lies there now. Where rows have changed, the answers move with"
     " them, whether the model is right or not."
 )
+READING_OF_BOX_COUNTS = (
+    "Grey is in how many images of the reference the model finds so many boxes, blue in how many it does now. Where"
+    " images have changed, this need not be what they show: the model may miss boxes, or find some that are not there."
+)
 EXAMPLE_WORDS: dict[ProfileKind, ExampleWords] = {
     "image": ExampleWords(
         singular="image",
@@ -85,5 +89,11 @@ EXAMPLE_WORDS: dict[ProfileKind, ExampleWords] = {
         plural="texts",
         charted="their length, the characters in them, or the nats per token that the model needs",
         conditions="length and characters",
+    ),
+    "boxes": ExampleWords(
+        singular="image",
+        plural="images",
+        charted="their brightness, the number of boxes found or how sure the model is of them",
+        conditions="colours and sharpness",
     ),
 }

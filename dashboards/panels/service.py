@@ -18,6 +18,7 @@ QUANTILE_NAMES = {0.5: "median", 0.9: "90th percentile", 0.99: "99th percentile"
 MAX_MARKED_POINTS = 40  # up to so many points get markers: a line alone would not show isolated points
 REQUEST_OPTIONS = {
     "image": "-F image=@image.png",
+    "boxes": "-F image=@image.png",
     "table": """-H 'content-type: application/json' -d '{"row": {"COLUMN": 1}}'""",
     "text": """-H 'content-type: application/json' -d '{"text": "To be, or not"}'""",
 }

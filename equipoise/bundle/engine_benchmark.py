@@ -18,12 +18,32 @@ MIN_TURN_SECONDS = 0.02  # length of one engine's turn in a round
 MAX_RELATIVE_ERROR = 1e-5  # difference from eager fp32, relative to the largest value of the same output
 BASELINE_ENGINE = "eager"
 
+OutputComparison = Callable[[Sequence[Tensor], Sequence[Tensor]], tuple[float, bool]]
+"""maps (expected outputs, outputs of an engine) to the largest relative error, and to whether they agree"""
+
+
+def compare_values(expected: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[float, bool]:
+    """Return the largest relative error of any output, and whether it is only rounding."""
+    error = max(measure_relative_error(output, reference) for output, reference in zip(outputs, expected, strict=True))
+    return error, error <= MAX_RELATIVE_ERROR
+
+
+def compare_classes(expected: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[float, bool]:
+    """Return the largest relative error of any output, and whether it is only rounding and the classes are the same."""
+    error, is_rounding = compare_values(expected, outputs)
+    return error, is_rounding and bool((outputs[0].argmax(1) == expected[0].argmax(1)).all())
+
+
+def measure_relative_error(output: Tensor, expected: Tensor) -> float:
+    """Return the largest difference of an output from the one expected, relative to the largest expected value."""
+    return float((output - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
+
 
 def benchmark_engines(
     engine_factories: Mapping[str, Callable[[], Engine]],
     original_model: Engine,
     inputs: Sequence[Tensor],
-    is_classification: bool = True,
+    compare: OutputComparison = compare_classes,
 ) -> list[EngineResult]:
     """Compare every engine with `original_model` on all examples, then time the engines in turns on one thread."""
     previous_threads = torch.get_num_threads()
@@ -38,7 +58,7 @@ def benchmark_engines(
                 failed.append(EngineResult(name, None, None, False, reason))
         expected = compute_outputs(original_model, inputs)
         compared = [
-            compare_outputs(name, expected, compute_outputs(engine, inputs), is_classification)
+            EngineResult(name, None, *compare(expected, compute_outputs(engine, inputs)))
             for name, engine in engines.items()
         ]
         seconds = time_engines(engines, inputs)
@@ -51,18 +71,6 @@ def compute_outputs(engine: Engine, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Return the outputs for all examples, computed 64 at a time."""
     parts = [engine(*batch) for batch in zip(*(tensor.split(64) for tensor in inputs), strict=True)]
     return [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
-
-
-def compare_outputs(
-    engine_name: str, expected: Sequence[Tensor], outputs: Sequence[Tensor], is_classification: bool
-) -> EngineResult:
-    """Compare an engine's outputs, each with the one expected, and its labels; its seconds are left None."""
-    errors = [
-        float((output - reference).abs().max() / reference.abs().max().clamp(min=1e-30))
-        for output, reference in zip(outputs, expected, strict=True)
-    ]
-    same_labels = not is_classification or bool((outputs[0].argmax(1) == expected[0].argmax(1)).all())
-    return EngineResult(engine_name, None, max(errors), same_labels and max(errors) <= MAX_RELATIVE_ERROR)
 
 
 def time_engines(engines: Mapping[str, Engine], inputs: Sequence[Tensor]) -> dict[str, dict[int, float]]:

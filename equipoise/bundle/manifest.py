@@ -9,6 +9,8 @@ import msgspec
 from equipoise.bundle.condition_entry import ConditionEntry
 from equipoise.bundle.engine_results import EngineEntry
 from equipoise.bundle.evaluation import Evaluation
+from equipoise.bundle.kinds.boxes_input import BoxesInput
+from equipoise.bundle.kinds.detection import DetectionEvaluation
 from equipoise.bundle.kinds.image_input import ImageInput
 from equipoise.bundle.kinds.language import LanguageEvaluation
 from equipoise.bundle.kinds.regression import RegressionEvaluation
@@ -28,11 +30,16 @@ BUNDLE_SCHEMA_VERSION: Final = 2
 VERSION_DIGITS = 12  # of the digest: enough to distinguish all bundles that a service ever loads
 
 
-Kind = Literal["image", "table", "text"]
-KINDS: Final = ("image", "table", "text")
-DATA_NAMES: Final[dict[Kind, str]] = {"image": "images", "table": "tables", "text": "texts"}
+Kind = Literal["image", "table", "text", "boxes"]
+KINDS: Final = ("image", "table", "text", "boxes")
+DATA_NAMES: Final[dict[Kind, str]] = {
+    "image": "images",
+    "table": "tables",
+    "text": "texts",
+    "boxes": "boxes in images",
+}
 
-Metrics = Evaluation | RegressionEvaluation | LanguageEvaluation
+Metrics = Evaluation | RegressionEvaluation | LanguageEvaluation | DetectionEvaluation
 """evaluation of a model, by what it predicts"""
 
 
@@ -60,6 +67,8 @@ class Manifest:
     """columns of the rows that the model takes, and its label; left out of the file of another kind"""
     text: TextInput | None = None
     """texts that the model takes; left out of the file of another kind"""
+    boxes: BoxesInput | None = None
+    """images in which the model finds boxes, and how many; left out of the file of another kind"""
     inputs: tuple[TensorSpec, ...]
     """tensors that its programs take"""
     outputs: tuple[TensorSpec, ...]
@@ -125,6 +134,13 @@ class Manifest:
         return self.metrics
 
     @property
+    def detection(self) -> DetectionEvaluation:
+        """Evaluation of a detector; refuse a model that finds no boxes."""
+        if not isinstance(self.metrics, DetectionEvaluation):
+            raise EquipoiseError("bundle-kind", f"{self.name} does not find boxes")
+        return self.metrics
+
+    @property
     def goal(self) -> Target:
         """Target of the training with its direction."""
         return Target(value=self.target, lower_is_better=self.lower_is_better)
@@ -173,14 +189,28 @@ def require_section_of_kind(manifest: Manifest) -> None:
     if [kind for kind, section in sections.items() if section is not None] != [manifest.kind]:
         raise EquipoiseError("bundle-invalid", f"it does not describe the {DATA_NAMES[manifest.kind]} that it takes")
     is_regression = manifest.table is not None and manifest.table.label.kind == "number"
-    evaluations = {"text": LanguageEvaluation, "table": RegressionEvaluation if is_regression else Evaluation}
-    if not isinstance(manifest.metrics, evaluations.get(manifest.kind, Evaluation)):
+    if not isinstance(manifest.metrics, find_evaluation_type(manifest)):
         raise EquipoiseError("bundle-invalid", f"its metrics are not those of a model of {DATA_NAMES[manifest.kind]}")
     if manifest.table and list(manifest.table.label.classes) != manifest.classes:
         raise EquipoiseError("bundle-invalid", "its classes are not those of its label")
-    if not manifest.outputs or (manifest.classes and manifest.outputs[0].shape != (OPEN_SIZE, len(manifest.classes))):
-        raise EquipoiseError("bundle-invalid", f"its scores are not those of {len(manifest.classes)} classes")
-    section = manifest.image or manifest.text
+    require_outputs_of_kind(manifest)
+    section = manifest.image or manifest.text or manifest.boxes
     expected = section.list_inputs() if section else list_table_inputs(manifest.table) if manifest.table else ()
     if expected != manifest.inputs:
         raise EquipoiseError("bundle-invalid", "the tensors that its programs take are not those that it describes")
+
+
+def find_evaluation_type(manifest: Manifest) -> type:
+    """Return the type of the evaluation that a model of the manifest's kind has."""
+    if manifest.table is not None:
+        return RegressionEvaluation if manifest.table.label.kind == "number" else Evaluation
+    return {"text": LanguageEvaluation, "boxes": DetectionEvaluation}.get(manifest.kind, Evaluation)
+
+
+def require_outputs_of_kind(manifest: Manifest) -> None:
+    """Refuse a manifest whose first outputs are not the scores of its classes, or the boxes of a detector."""
+    if manifest.boxes is not None:
+        if manifest.outputs[:-1] != manifest.boxes.list_box_outputs():
+            raise EquipoiseError("bundle-invalid", f"its outputs are not {manifest.boxes.max_boxes} boxes for an image")
+    elif not manifest.outputs or (manifest.classes and manifest.outputs[0].shape != (OPEN_SIZE, len(manifest.classes))):
+        raise EquipoiseError("bundle-invalid", f"its scores are not those of {len(manifest.classes)} classes")

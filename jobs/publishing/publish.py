@@ -180,7 +180,7 @@ def benchmark_bundle_engines(
     with tempfile.TemporaryDirectory() as scratch:
         if include_native:
             makers["aotinductor"] = partial(compile_aotinductor, module, inputs, Path(scratch))
-        return benchmark_engines(makers, compute_exact, inputs, publication.is_classification)
+        return benchmark_engines(makers, compute_exact, inputs, publication.compare_outputs)
 
 
 def build_manifest(

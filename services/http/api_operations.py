@@ -28,6 +28,7 @@ from services.http.message_types import (
 )
 from services.http.prediction_types import (
     BinaryText,
+    BoxesReply,
     ImageBody,
     ImageForm,
     NumberReply,
@@ -40,8 +41,10 @@ from services.http.prediction_types import (
 JSON = "application/json"
 IMAGE_FILES = {f"image/{kind}": BinaryText for kind in ("png", "jpeg", "webp")}
 EXAMPLE_CONTENT = IMAGE_FILES | {"multipart/form-data": ImageForm, JSON: (ImageBody, RowBody, TextBody)}
-PREDICTION_TEXT = "the label and the scores of all classes; a number with its interval; or the next characters"
-PREDICTION_REPLIES = PredictionReply, NumberReply, TextReply
+PREDICTION_TEXT = (
+    "the label and the scores of all classes; a number with its interval; the next characters; or the boxes in an image"
+)
+PREDICTION_REPLIES = PredictionReply, NumberReply, TextReply, BoxesReply
 
 
 @dataclass(frozen=True)

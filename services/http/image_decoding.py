@@ -2,27 +2,41 @@
 
 import io
 import warnings
+from collections.abc import Callable
+from typing import TypeVar
 
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from equipoise.formatting import first_error_line
 from equipoise.images.decode import image_to_tensor
+from equipoise.images.placement import ImagePlacement, place_image
 from equipoise.images.png import PILLOW_ERRORS
 from services.http.errors import RequestRejected, picture_is_too_large
 
 ACCEPTED_FORMATS = ("PNG", "JPEG", "WEBP")
+Converted = TypeVar("Converted")
 MAX_REASON_CHARACTERS = 120  # of an error message of Pillow
 warnings.simplefilter("error", Image.DecompressionBombWarning)  # Pillow's own limit is larger than any of ours
 
 
 def decode_image(data: bytes, shape: tuple[int, ...], max_pixels: int) -> Tensor:
-    """Decode an image to the tensor that a model takes: uint8 (channels, height, width)."""
+    """Decode an image to the tensor that a classifier takes: uint8 (channels, height, width), its middle."""
+    return convert_image(data, max_pixels, lambda image: image_to_tensor(image, shape))
+
+
+def decode_placed_image(data: bytes, shape: tuple[int, ...], max_pixels: int) -> tuple[Tensor, ImagePlacement]:
+    """Decode an image to the tensor that a detector takes, all of it, and say where it lies in that."""
+    return convert_image(data, max_pixels, lambda image: place_image(image, shape))
+
+
+def convert_image(data: bytes, max_pixels: int, convert: Callable[[Image.Image], Converted]) -> Converted:
+    """Open an image and convert it; reject what is no image, or one of too many pixels."""
     try:
         with Image.open(io.BytesIO(data), formats=ACCEPTED_FORMATS) as image:
             if image.width * image.height > max_pixels:
                 raise picture_is_too_large(max_pixels, f"it has {image.width}x{image.height}")
-            return image_to_tensor(image, shape)
+            return convert(image)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise picture_is_too_large(max_pixels, first_error_line(error)[:MAX_REASON_CHARACTERS]) from None
     except UnidentifiedImageError:

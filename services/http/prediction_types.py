@@ -81,3 +81,27 @@ class TextReply:
     nats_per_token: Annotated[
         float | None, Meta(description="mean nats of the characters after the first; null for a single one")
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxReply:
+    """Box that a detector finds, in pixels of the image that was sent, turned upright as its EXIF says."""
+
+    label: Annotated[str, Meta(description="class of what is in the box")]
+    score: Annotated[float, Meta(ge=0, le=1, description="how sure the model is")]
+    x: Annotated[float, Meta(description="left side, from the left of the image")]
+    y: Annotated[float, Meta(description="top side, from the top of the image")]
+    width: Annotated[float, Meta(description="width of the box")]
+    height: Annotated[float, Meta(description="height of the box")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxesReply:
+    """Boxes that a detector finds in one image."""
+
+    model: Annotated[str, Meta(description="name of the model")]
+    version: Annotated[str, Meta(description="version of the bundle that answered")]
+    id: Annotated[str, Meta(description="id of the request: its x-request-id, or a generated one")]
+    width: Annotated[int, Meta(description="width of the upright image in pixels")]
+    height: Annotated[int, Meta(description="height of the upright image in pixels")]
+    boxes: Annotated[list[BoxReply], Meta(description="boxes, the ones with the highest scores first")]

@@ -10,7 +10,9 @@ import torch
 from equipoise.bundle.kinds.table_bundle import TableBundle
 from equipoise.bundle.kinds.text_bundle import TextBundle
 from equipoise.drift.charts.cell_statistics import ImageFeatures
+from equipoise.drift.features.box_stats import FoundBoxes
 from equipoise.drift.features.table_columns import Columns
+from equipoise.drift.profiling.box_profile import SearchedImages, extract_box_features
 from equipoise.drift.profiling.bundle_profile import (
     collect_answered_rows,
     collect_answered_windows,
@@ -24,15 +26,18 @@ from equipoise.drift.profiling.row_profile import (
 )
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.tables.watched_columns import read_row_columns
-from services.serving.inference import AnsweredBatch, ComputedBatch, RowsBatch, WindowsBatch
+from services.serving.inference import AnsweredBatch, BoxesBatch, ComputedBatch, RowsBatch, WindowsBatch
 
 
 def extract_batch_features(profile: ReferenceProfile, batches: Sequence[AnsweredBatch]) -> ImageFeatures:
     """Return what the charts of a profile need of the examples in batches of one version, in their order."""
     rows = [batch for batch in batches if isinstance(batch, RowsBatch)]
     windows = [batch for batch in batches if isinstance(batch, WindowsBatch)]
+    boxes = [batch for batch in batches if isinstance(batch, BoxesBatch)]
     if rows:
         return extract_features_of_rows(profile, rows)
+    if boxes:
+        return extract_features_of_boxes(profile, boxes)
     return extract_features_of_windows(profile, windows) if windows else extract_features_of_images(profile, batches)
 
 
@@ -40,6 +45,13 @@ def extract_features_of_images(profile: ReferenceProfile, batches: Sequence[Answ
     """Return what charts need of images."""
     parts = [(batch.images, batch.logits, batch.features) for batch in batches if isinstance(batch, ComputedBatch)]
     return profile.baseline.extract_features(*(torch.cat(tensors).numpy() for tensors in zip(*parts, strict=True)))
+
+
+def extract_features_of_boxes(profile: ReferenceProfile, batches: Sequence[BoxesBatch]) -> ImageFeatures:
+    """Return what charts need of images and of the boxes found in them."""
+    names = ("images", "scores", "boxes", "labels", "features")
+    images, *outputs = (torch.cat([getattr(batch, name) for batch in batches]) for name in names)
+    return extract_box_features(profile, SearchedImages(images, FoundBoxes(*(output.numpy() for output in outputs))))
 
 
 def extract_features_of_rows(profile: ReferenceProfile, batches: Sequence[RowsBatch]) -> ImageFeatures:

@@ -12,13 +12,22 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from equipoise.bundle.kinds.base_bundle import Bundle
+from equipoise.bundle.kinds.boxes_bundle import BoxesBundle
 from equipoise.captures.capture import CaptureMetadata
 from equipoise.captures.store import CaptureStore
 from equipoise.drift.diagnosis.verdict import ChartHistory, StreamVerdict
+from equipoise.drift.features.statistic_schema import KINDS_OF_IMAGES
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.drift.reference.profile import ReferenceUnavailable
 from equipoise.errors import EquipoiseError
-from equipoise.images.thumbnails import MAX_THUMBNAILS_PER_ROW, CaptionedPngs, make_thumbnail, reference_thumbnails
+from equipoise.images.thumbnails import (
+    MAX_THUMBNAILS_PER_ROW,
+    CaptionedPngs,
+    boxed_thumbnails,
+    make_thumbnail,
+    reference_thumbnails,
+)
 from services.http.errors import RequestRejected, drift_is_off
 from services.http.responses import compress_response, json_response
 from services.monitoring.drift_client import DriftClient
@@ -148,7 +157,7 @@ class StatusPageRoutes:
 
     def _load_thumbnails(self, model: Model, is_drifting: bool) -> tuple[CaptionedPngs, CaptionedPngs]:
         """Return thumbnails of drifted captures, if there is drift, and of the reference; none of rows and texts."""
-        if model.current.bundle.kind != "image":
+        if model.current.bundle.kind not in KINDS_OF_IMAGES:
             return [], []
         drifted_images: CaptionedPngs = []
         if is_drifting and self.capture_store:
@@ -166,10 +175,16 @@ class StatusPageRoutes:
                 drifted_images = []
         version = model.current
         if version.id not in self.thumbnails_by_version:
-            self.thumbnails_by_version = {
-                version.id: reference_thumbnails(version.bundle.load_reference_arrays(), version.bundle.classes)
-            }
+            self.thumbnails_by_version = {version.id: make_reference_thumbnails(version.bundle)}
         return drifted_images, self.thumbnails_by_version[version.id]
+
+
+def make_reference_thumbnails(bundle: Bundle) -> CaptionedPngs:
+    """Return images of a bundle's reference as thumbnails, with boxes if its model is a detector."""
+    arrays = bundle.load_reference_arrays()
+    if isinstance(bundle, BoxesBundle):
+        return boxed_thumbnails(arrays, bundle.classes, bundle.threshold)
+    return reference_thumbnails(arrays, bundle.classes)
 
 
 def unknown_drift(model: Model, reason: str) -> ModelDrift:

@@ -108,6 +108,28 @@ class WindowsBatch:
 
 
 @dataclass(frozen=True, eq=False)
+class BoxesBatch:
+    """Batch of images in which a detector has found boxes, with its outputs."""
+
+    version: LoadedVersion
+    images: Tensor
+    scores: Tensor
+    """(images, boxes)"""
+    boxes: Tensor
+    """(images, boxes, 4) in pixels of the input"""
+    labels: Tensor
+    """(images, boxes)"""
+    features: Tensor
+    sources: list[str | None]
+    """source of each image"""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the decoded images."""
+        return self.images.nbytes
+
+
+@dataclass(frozen=True, eq=False)
 class ComparedOutputs:
     """Answers of two versions to the same images."""
 

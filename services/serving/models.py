@@ -18,13 +18,19 @@ from services.http.errors import RequestRejected, model_is_not_named, model_is_u
 from services.limits import Limits
 from services.serving.batching import DynamicBatcher, pack_batches
 from services.serving.inference import AnsweredBatch, InferenceListener, InferenceRequest, ModelOutput
+from services.serving.kinds.boxes_kind import BoxesKind
 from services.serving.kinds.image_kind import ImageKind, compare_versions
 from services.serving.kinds.served_kind import ServedKind
 from services.serving.kinds.table_kind import TableKind
 from services.serving.kinds.text_kind import TextKind
 from services.serving.model_versions import LoadedVersion, ModelSpec, load_reference_profile, verify_golden_outputs
 
-KIND_TYPES: dict[Kind, type[ServedKind]] = {"image": ImageKind, "table": TableKind, "text": TextKind}
+KIND_TYPES: dict[Kind, type[ServedKind]] = {
+    "image": ImageKind,
+    "table": TableKind,
+    "text": TextKind,
+    "boxes": BoxesKind,
+}
 
 
 class Model:

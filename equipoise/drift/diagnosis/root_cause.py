@@ -14,7 +14,7 @@ from equipoise.drift.diagnosis.effects import (
 )
 from equipoise.drift.diagnosis.moved_statistics import diagnose_statistics
 from equipoise.drift.diagnosis.window import Window
-from equipoise.drift.features.statistic_schema import DISTANCE_COLUMN, OUTLIER_COLUMN
+from equipoise.drift.features.statistic_schema import DISTANCE_COLUMN, KINDS_OF_IMAGES, OUTLIER_COLUMN
 from equipoise.formatting import format_number, format_share
 
 MAX_CAUSES = 3  # causes named at once
@@ -42,9 +42,11 @@ class ShiftExplanation:
 def diagnose_window(window: Window, classes_moved: bool) -> Cause:
     """Return the most likely cause; `classes_moved` says whether a chart of predicted classes is over its threshold.
 
-    The causes of a drift of images are corruptions; in rows and texts, the statistics themselves are the causes.
+    The causes of a drift of images are corruptions; in rows and texts, the statistics themselves are the causes, and of
+    a detector too where no corruption explains the drift.
     """
-    if window.profile.schema.kind != "image":
+    schema = window.profile.schema
+    if schema.kind not in KINDS_OF_IMAGES:
         return diagnose_statistics(window, classes_moved)
     explanation = explain_greedily(window)
     effects, residual = explanation.effects, explanation.residual
@@ -56,6 +58,8 @@ def diagnose_window(window: Window, classes_moved: bool) -> Cause:
         why = f"{describe_effects(effects)} of how the images differ from the reference"
         why += describe_close_runner_up(explanation)
         return Cause(effects[0].cause, why, effects, explanation.runner_up)
+    if schema.kind == "boxes":  # what is found has changed by itself
+        return diagnose_statistics(window, classes_moved)
     if classes_moved and not is_significant(remove_label_shift(window)):
         return Cause("label shift", "the shares of the classes have changed; the images of each class look as before")
     return Cause("features", "no known cause explains how the images differ from the reference")

@@ -1,6 +1,7 @@
 """Sentences on a statistic of rows or texts that has moved, for readers who do not know how it is measured."""
 
 from equipoise.drift.diagnosis.effects import Effect
+from equipoise.drift.features.box_stats import BOX_UNIT, NUMBER_CAUSE, SIZE_CAUSE
 from equipoise.drift.features.statistic_schema import (
     CATEGORY_CAUSE,
     COLUMN_CAUSE,
@@ -24,6 +25,8 @@ def describe_moved_statistic(statistic: WatchedStatistic, effect: Effect, refere
     interval = f"({format_number(effect.low)} to {format_number(effect.high)})"
     if statistic.cause.startswith(f"{SCALE_CAUSE} "):
         return f"column {statistic.group} is spread {times} as widely as in the reference {interval}"
+    if statistic.cause == SIZE_CAUSE:
+        return f"the {statistic.name} of the boxes is {times} that of the reference {interval}"
     if effect.unit == "times":
         return f"the texts are {times} as long as in the reference {interval}"
     low, high = sorted((abs(effect.low), abs(effect.high)))
@@ -52,7 +55,9 @@ def describe_mean(statistic: WatchedStatistic) -> str:
         return f"the correlation of {statistic.name} is"
     if statistic.cause.startswith(f"{COLUMN_CAUSE} "):
         return f"column {statistic.group} lies"
-    return f"the {statistic.name} are"
+    if statistic.unit == BOX_UNIT:
+        return f"the number of {statistic.name} is"
+    return f"the {statistic.name} {'is' if statistic.cause == NUMBER_CAUSE else 'are'}"
 
 
 def format_small_share(share: float) -> str:

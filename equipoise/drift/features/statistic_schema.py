@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from equipoise.errors import EquipoiseError
 from equipoise.type_aliases import FloatArray
 
-ProfileKind = Literal["image", "table", "text"]
-EXAMPLE_NAMES: dict[ProfileKind, str] = {"image": "images", "table": "rows", "text": "texts"}
+ProfileKind = Literal["image", "table", "text", "boxes"]
+EXAMPLE_NAMES: dict[ProfileKind, str] = {"image": "images", "table": "rows", "text": "texts", "boxes": "images"}
 """what the examples of each kind are called in verdicts"""
+KINDS_OF_IMAGES = ("image", "boxes")
+"""kinds whose examples are images, so that a corruption may be the cause of a drift"""
 JOINT_CAUSE = "joint"
 """cause where examples look unlike the reference as a whole, but nothing has moved by itself"""
 COLUMN_CAUSE, SCALE_CAUSE, CATEGORY_CAUSE, MISSING_CAUSE = "column", "scale of", "categories of", "missing values of"

@@ -1,7 +1,7 @@
 """Build the reference profile of a bundle of images: everything that requests are compared with later."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,13 +83,7 @@ def build_reference_profile(
     False alarms are counted on the held-out images, if given, which are of the same condition as the reference.
     Corruptions are tried on `corrupted_image_count` images, or else on as many as there is time for.
     """
-    height, width = reference.pictures.shape[2:]
-    if min(height, width) < MIN_IMAGE_SIDE_PIXELS:
-        raise EquipoiseError(
-            "reference-unusable",
-            f"cannot monitor images of {width}x{height} pixels: they are too small",
-            f"at least {MIN_IMAGE_SIDE_PIXELS} pixels a side are needed",
-        )
+    require_large_images(reference.pictures)
     profile = build_profile_from_examples(
         IMAGE_SCHEMA,
         describe_outputs(reference, temperature),
@@ -101,7 +95,23 @@ def build_reference_profile(
     image_count = corrupted_image_count or affordable_image_count(predict, reference.pictures)
     sample = evenly_spaced_indices(len(reference.labels), image_count)
     images, labels = reference.pictures[torch.from_numpy(sample)], reference.labels[sample]
-    return replace(profile, signatures=measure_corruption_responses(predict, images, labels, profile.baseline))
+
+    def extract(batch: Tensor) -> ImageFeatures:
+        logits, features = (output.numpy() for output in predict(batch))
+        return profile.baseline.extract_unassigned(batch.numpy(), logits, features)
+
+    return replace(profile, signatures=measure_corruption_responses(extract, images, labels, profile.baseline))
+
+
+def require_large_images(pictures: Tensor) -> None:
+    """Refuse images too small to measure their focus and grain."""
+    height, width = pictures.shape[2:]
+    if min(height, width) < MIN_IMAGE_SIDE_PIXELS:
+        raise EquipoiseError(
+            "reference-unusable",
+            f"cannot monitor images of {width}x{height} pixels: they are too small",
+            f"at least {MIN_IMAGE_SIDE_PIXELS} pixels a side are needed",
+        )
 
 
 def describe_outputs(outputs: LabelledOutputs, temperature: float, has_labels: bool = True) -> ReferenceExamples:
@@ -126,7 +136,7 @@ def compute_image_statistics(outputs: LabelledOutputs, temperature: float) -> ND
     return np.concatenate([np.concatenate(parts), confidence_statistics(outputs.logits, temperature)], 1)
 
 
-def affordable_image_count(predict: Engine, pictures: Tensor) -> int:
+def affordable_image_count(predict: Callable[[Tensor], Any], pictures: Tensor) -> int:
     """Return how many images can be corrupted in every way and predicted within the time budget."""
     predict(pictures[:PROFILE_BATCH_IMAGES])  # the first call takes longer than the others
     started = time.perf_counter()

@@ -11,6 +11,7 @@ from equipoise.bundle.kinds.base_bundle import Bundle
 from equipoise.bundle.kinds.table_bundle import TableBundle
 from equipoise.bundle.kinds.text_bundle import UNKNOWN_CHARACTER
 from equipoise.bundle.manifest import Manifest
+from equipoise.drift.features.box_stats import COUNT_NAMES
 from equipoise.drift.features.table_columns import Columns
 from equipoise.drift.features.table_stats import ANSWER_BIN_NAMES, TableEncoder
 from equipoise.drift.profiling.row_profile import TEXT_CLASSES, AnsweredRows, AnsweredTexts
@@ -27,7 +28,12 @@ def load_bundle_profile(bundle: Bundle) -> ReferenceProfile:
 
 
 def list_answer_classes(manifest: Manifest) -> Sequence[str]:
-    """Return the classes that a profile sorts the answers of a model into; quarters of the numbers of a regression."""
+    """Return the classes that a profile sorts the answers of a model into.
+
+    Of a regression they are quarters of its numbers, and of a detector how many boxes it finds.
+    """
+    if manifest.kind == "boxes":
+        return COUNT_NAMES
     if manifest.kind == "text":
         return TEXT_CLASSES
     return manifest.classes or ANSWER_BIN_NAMES

@@ -1,26 +1,32 @@
 """Try corruptions on reference images to measure how the charted features and the accuracy respond."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from equipoise.bundle.engines import Engine
 from equipoise.drift.charts.baseline import Baseline
+from equipoise.drift.charts.cell_statistics import ImageFeatures
 from equipoise.drift.corruptions import all_corruptions
+from equipoise.drift.profiling.reference_examples import concat_conditions
 from equipoise.drift.reference.signatures import Signatures
 from equipoise.type_aliases import FloatArray
 
 PROFILE_BATCH_IMAGES = 64  # images per call of the model
 
+FeatureExtraction = Callable[[Tensor], ImageFeatures]
+"""returns what charts need of a few images, all taken to be of the first condition"""
+
 
 def measure_corruption_responses(
-    predict: Engine, pictures: Tensor, labels: NDArray[np.int64], baseline: Baseline
+    extract: FeatureExtraction, pictures: Tensor, labels: NDArray[np.int64], baseline: Baseline
 ) -> Signatures:
     """Measure the response to every corruption at every size, on labelled reference images."""
     corruptions = [entry for entry in all_corruptions() if pictures.shape[1] == 3 or not entry.requires_color]
-    clean_scores, clean_shifts, clean_accuracy = measure_mean_response(predict, pictures, labels, baseline)
+    clean_scores, clean_shifts, clean_accuracy = measure_mean_response(extract, pictures, labels, baseline)
     rows = [
-        (index, size, *measure_mean_response(predict, entry.apply(pictures, size), labels, baseline))
+        (index, size, *measure_mean_response(extract, entry.apply(pictures, size), labels, baseline))
         for index, entry in enumerate(corruptions)
         for size in entry.sizes
     ]
@@ -41,19 +47,15 @@ def measure_corruption_responses(
 
 
 def measure_mean_response(
-    predict: Engine, pictures: Tensor, labels: NDArray[np.int64], baseline: Baseline
+    extract: FeatureExtraction, pictures: Tensor, labels: NDArray[np.int64], baseline: Baseline
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return the mean scores, the mean shifts and the accuracy on some images of the first condition.
 
     They are compared with that condition even where their corruption makes them look like another one.
     """
-    parts = [
-        tuple(output.numpy() for output in predict(batch.contiguous()))
-        for batch in pictures.split(PROFILE_BATCH_IMAGES)
-    ]
-    logits, features = (np.concatenate([part[index] for part in parts]) for index in (0, 1))
-    image_features = baseline.extract_unassigned(pictures.numpy(), logits, features)
+    parts = [extract(batch.contiguous()) for batch in pictures.split(PROFILE_BATCH_IMAGES)]
+    image_features = concat_conditions(parts, [0] * len(parts))
     scores, shifts = (
         differences(image_features).mean(0) for differences in (baseline.usual.scores, baseline.usual.shifts)
     )
-    return scores, shifts, float((logits.argmax(1) == labels).mean())
+    return scores, shifts, float((image_features.predicted_classes == labels).mean())

@@ -11,7 +11,9 @@ from equipoise.drift.charts.baseline import Baseline
 from equipoise.drift.charts.cell_statistics import ClassStatistics
 from equipoise.drift.charts.conditions import PUBLISHED_CONDITION, ConditionRule
 from equipoise.drift.charts.sums import SumsLayout, sum_over_classes
+from equipoise.drift.features.box_stats import BoxEncoder
 from equipoise.drift.features.image_schema import IMAGE_SCHEMA
+from equipoise.drift.features.image_stats import STATISTIC_NAMES
 from equipoise.drift.features.random_fourier import RandomFourierFeatures
 from equipoise.drift.features.statistic_schema import ProfileKind, StatisticSchema
 from equipoise.drift.features.table_stats import TableEncoder
@@ -24,8 +26,12 @@ from equipoise.type_aliases import AnyArray, FloatArray
 
 ARRAY_PREFIX = "drift."  # of array names in reference.npz, which holds other arrays too
 SCHEMA_PREFIX, ENCODER_PREFIX = "schema.", "encoder."
-ExampleEncoder = TableEncoder | TextEncoder
-ENCODERS: dict[ProfileKind, type[TableEncoder] | type[TextEncoder]] = {"table": TableEncoder, "text": TextEncoder}
+ExampleEncoder = TableEncoder | TextEncoder | BoxEncoder
+ENCODERS: dict[ProfileKind, type[TableEncoder] | type[TextEncoder] | type[BoxEncoder]] = {
+    "table": TableEncoder,
+    "text": TextEncoder,
+    "boxes": BoxEncoder,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +74,7 @@ class ReferenceProfile:
     condition_accuracy: ConditionAccuracy | None = None
     """accuracy by condition; None where one condition is known"""
     encoder: ExampleEncoder | None = None
-    """turns rows or texts into statistics; None for images, whose statistics are the same in every profile"""
+    """turns examples into statistics; None for labelled images, whose statistics are the same in every profile"""
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the profile by name, to be stored in a file."""
@@ -199,7 +205,9 @@ def profile_from_arrays(
 def read_schema(stored: Mapping[str, NDArray[Any]]) -> StatisticSchema:
     """Read the schema of a profile; refuse one of images whose statistics are not those of this version."""
     names, parts = stored["figures"], select_prefix(stored, SCHEMA_PREFIX)
-    is_current = names.tolist() == list(IMAGE_SCHEMA.names) or str(parts.get("kind", "image")) != "image"
+    kind = str(parts.get("kind", "image"))
+    usual = {"image": IMAGE_SCHEMA.names, "boxes": STATISTIC_NAMES}.get(kind, ())
+    is_current = tuple(names[: len(names) if kind == "image" else len(usual)].tolist()) == usual
     if not is_current or len(names) != len(stored["ranked"]):
         raise EquipoiseError(
             "reference-unusable", "the reference was made by another version", "publish the bundle again"
@@ -208,7 +216,7 @@ def read_schema(stored: Mapping[str, NDArray[Any]]) -> StatisticSchema:
 
 
 def read_encoder(stored: Mapping[str, NDArray[Any]], schema: StatisticSchema) -> ExampleEncoder | None:
-    """Read the encoder of a profile of rows or texts; None if it has none."""
+    """Read the encoder of a profile; None if it has none."""
     arrays = select_prefix(stored, ENCODER_PREFIX)
     return ENCODERS[schema.kind].from_arrays(arrays) if arrays and schema.kind in ENCODERS else None
 

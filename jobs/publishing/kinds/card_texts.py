@@ -1,6 +1,8 @@
 """Texts of a model card that depend on the kind of data: what the model does, how well, and its limits."""
 
 from equipoise.bundle.evaluation import Evaluation
+from equipoise.bundle.kinds.boxes_input import BoxesInput
+from equipoise.bundle.kinds.detection import DetectionEvaluation
 from equipoise.bundle.kinds.image_input import ImageInput
 from equipoise.bundle.kinds.language import LanguageEvaluation
 from equipoise.bundle.kinds.regression import RegressionEvaluation
@@ -19,6 +21,10 @@ LIMITS = {
     "text": "The model gives the probability of each next character, and knows nothing else. It was evaluated on text "
     "like that it was trained on; characters that this did not have are all the same to it. The bundle contains a "
     "reference so that another language or other characters can be detected; another book may be a change already.",
+    "boxes": "The model looks for the things that it was trained on and for nothing else; it may miss one that is "
+    "hidden, cut off, or smaller than those it learned from. It was evaluated on images like those it was trained on: "
+    "under another camera, light or background it may miss more. The bundle contains a reference so that such a change "
+    "can be detected.",
 }
 """what to expect of a model, by its kind"""
 
@@ -27,6 +33,8 @@ def describe_task(manifest: Manifest) -> str:
     """Describe what a model takes and predicts."""
     if manifest.table:
         return describe_table_task(manifest.table)
+    if manifest.boxes:
+        return describe_boxes_task(manifest.boxes, manifest)
     return describe_text_task(manifest.text) if manifest.text else describe_image_task(manifest.image_input, manifest)
 
 
@@ -35,6 +43,15 @@ def describe_image_task(image: ImageInput, manifest: Manifest) -> str:
     return (
         f"Classifies images of {image.width}x{image.height} pixels into {len(manifest.classes)} classes, "
         f"{pluralize(image.channels, 'channel')}."
+    )
+
+
+def describe_boxes_task(boxes: BoxesInput, manifest: Manifest) -> str:
+    """Describe the images in which a model finds boxes, and of what."""
+    return (
+        f"Finds up to {boxes.max_boxes} boxes in images of "
+        f"{boxes.image.width}x{boxes.image.height} pixels, {pluralize(boxes.image.channels, 'channel')}, "
+        f"and gives each its class, one of {len(manifest.classes)}."
     )
 
 
@@ -60,7 +77,7 @@ def describe_evaluation(metrics: Metrics) -> list[str]:
         return [describe_regression(metrics)]
     if isinstance(metrics, LanguageEvaluation):
         return [f"{metrics.nats_per_token:.3f} nats per character, over {metrics.tokens:,} characters."]
-    return describe_classification(metrics)
+    return describe_detection(metrics) if isinstance(metrics, DetectionEvaluation) else describe_classification(metrics)
 
 
 def describe_classification(metrics: Evaluation) -> list[str]:
@@ -73,6 +90,20 @@ def describe_classification(metrics: Evaluation) -> list[str]:
         "| class | accuracy |",
         "|---|--:|",
         *(f"| {name} | {share:.1%} |" for name, share in metrics.by_class.items()),
+    ]
+
+
+def describe_detection(metrics: DetectionEvaluation) -> list[str]:
+    """Return the lines on the average precision of a detector, and on the score from which its boxes count."""
+    return [
+        f"Mean average precision {metrics.average_precision:.3f} (COCO's, over overlaps of 0.50 to 0.95), "
+        f"{metrics.average_precision_50:.3f} at an overlap of 0.50. Boxes count from a score of "
+        f"{metrics.threshold:.3f}, which has the best F1 on the reference split: {metrics.precision:.1%} of them are right then, and "
+        f"{metrics.recall:.1%} of the labelled boxes are found.",
+        "",
+        "| class | average precision |",
+        "|---|--:|",
+        *(f"| {name} | {value:.3f} |" for name, value in metrics.by_class.items()),
     ]
 
 
@@ -92,6 +123,8 @@ def summarize_metrics(metrics: Metrics) -> str:
     """Return how well a model does on the test split, in a few words."""
     if isinstance(metrics, LanguageEvaluation):
         return f"{metrics.nats_per_token:.4f} nats per token on test"
+    if isinstance(metrics, DetectionEvaluation):
+        return f"mAP {metrics.average_precision:.4f} (at overlap 0.50: {metrics.average_precision_50:.4f}) on test"
     if isinstance(metrics, Evaluation):
         return f"accuracy {metrics.accuracy:.4f} on test"
     interval = (

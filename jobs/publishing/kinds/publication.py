@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from equipoise.bundle.engine_benchmark import compare_classes, compare_values
 from equipoise.bundle.engines import Engine
 from equipoise.bundle.kinds.inference_module import FeatureModule
 from equipoise.bundle.manifest import Metrics
@@ -64,6 +65,10 @@ class Publication(ABC):
             describe_tensor(name, output, self.open_dimensions)
             for name, output in zip(self.output_names, outputs, strict=True)
         )
+
+    def compare_outputs(self, expected: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[float, bool]:
+        """Return the largest relative error of an engine's outputs, and whether they agree with those expected."""
+        return (compare_classes if self.is_classification else compare_values)(expected, outputs)
 
     @abstractmethod
     def describe_inputs(self) -> dict[str, Any]:

@@ -1,0 +1,174 @@
+"""Detectors in a service: encoded files or tensors in, boxes with labels and scores out."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from starlette.requests import Request
+from torch import Tensor
+
+from equipoise.bundle.kinds.boxes_bundle import BoxesBundle, FoundBox
+from equipoise.images.placement import ImagePlacement
+from equipoise.type_aliases import AnyArray
+from services.http.errors import RequestRejected
+from services.http.image_decoding import decode_placed_image
+from services.http.message_types import TensorMetadata
+from services.http.prediction_types import BoxesReply, BoxReply
+from services.http.request_body import extract_image
+from services.http.tensor_codec import InferenceTensors
+from services.serving.inference import BoxesBatch, InferenceRequest
+from services.serving.kinds.image_kind import (
+    ENCODED_INPUT,
+    IMAGES_INPUT,
+    LABELS_OUTPUT,
+    SCORES_OUTPUT,
+    extract_images,
+    is_decoded_fast,
+)
+from services.serving.kinds.served_kind import RawTensor, ServedKind, encode_strings, repeat_sources
+from services.serving.model_versions import LoadedVersion
+
+BOXES_OUTPUT, THRESHOLD_OUTPUT = "boxes", "threshold"
+PIXEL_DIGITS, SCORE_DIGITS = 2, 6  # of numbers in JSON
+
+
+@dataclass(frozen=True)
+class PlacedImages:
+    """Images as a model takes them, and where each photograph lies in its image; None for tensors."""
+
+    images: Tensor
+    placements: tuple[ImagePlacement, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+@dataclass(frozen=True)
+class BoxesOutput:
+    """Answer of a version to one request, which may hold several images."""
+
+    version: LoadedVersion
+    scores: Tensor
+    """(images, boxes)"""
+    boxes: Tensor
+    """(images, boxes, 4) in pixels of the photographs, or of the tensors that were sent"""
+    labels: Tensor
+    """(images, boxes)"""
+    placements: tuple[ImagePlacement, ...] | None
+    found: list[FoundBox]
+    """boxes that count of the first image"""
+
+
+class BoxesKind(ServedKind):
+    """Requests of images for a detector."""
+
+    async def parse_body(self, request: Request, body: bytes) -> tuple[bytes, ...]:
+        """Return the encoded image in the body of a request to /predict."""
+        return (await extract_image(request, body),)
+
+    def build_reply(self, model_name: str, identifier: str, output: BoxesOutput) -> BoxesReply:
+        """Build the reply to a request of one image."""
+        if output.placements is None:
+            raise ValueError("the request held tensors, which have no reply of boxes")
+        if not all(math.isfinite(value) for box in output.found for value in (box.x, box.y, box.width, box.height)):
+            raise ValueError(f"the boxes of model {model_name} are not finite")
+        (placement,) = output.placements
+        return BoxesReply(
+            model=model_name,
+            version=output.version.id,
+            id=identifier,
+            width=placement.width,
+            height=placement.height,
+            boxes=[build_box_reply(box) for box in output.found],
+        )
+
+    def can_decode_inline(self, request: InferenceRequest) -> bool:
+        """Return whether the images of a request are decoded fast enough for the event loop."""
+        images = request.content
+        return isinstance(images, Tensor) or (len(images) == 1 and is_decoded_fast(images[0]))
+
+    def decode_inputs(self, request: InferenceRequest) -> Any:
+        """Return the images of a request, or the error with which it is rejected."""
+        if isinstance(request.content, Tensor):
+            return PlacedImages(request.content)
+        shape, max_pixels = find_detector(request.version).shape, self.limits.pixels
+        try:
+            placed = [decode_placed_image(encoded, shape, max_pixels) for encoded in request.content]
+        except RequestRejected as rejection:
+            return rejection
+        images, placements = zip(*placed, strict=True)
+        return PlacedImages(torch.stack(images), placements)
+
+    def run_version(
+        self, version: LoadedVersion, decoded: Sequence[PlacedImages], requests: Sequence[InferenceRequest]
+    ) -> tuple[list[BoxesOutput], BoxesBatch]:
+        """Return the outputs of a version for several requests, computed in one batch."""
+        bundle = find_detector(version)
+        images = decoded[0].images if len(decoded) == 1 else torch.cat([part.images for part in decoded])
+        scores, boxes, labels, features = bundle.run_engine(images)
+        counts = [len(part) for part in decoded]
+        parts = zip(*(output.split(counts) for output in (scores, boxes, labels)), strict=True)
+        answers = [build_output(version, bundle, part, *tensors) for part, tensors in zip(decoded, parts, strict=True)]
+        sources = repeat_sources(requests, counts)
+        return answers, BoxesBatch(version, images, scores, boxes, labels, features, sources)
+
+    def list_tensors(self, version: LoadedVersion) -> tuple[list[TensorMetadata], list[TensorMetadata]]:
+        """Return the inputs and outputs of a model in the Open Inference Protocol."""
+        bundle = find_detector(version)
+        count = bundle.max_boxes
+        return [
+            TensorMetadata(name=IMAGES_INPUT, datatype="UINT8", shape=[-1, *bundle.shape]),
+            TensorMetadata(name=ENCODED_INPUT, datatype="BYTES", shape=[-1]),
+        ], [
+            TensorMetadata(name=BOXES_OUTPUT, datatype="FP32", shape=[-1, count, 4]),
+            TensorMetadata(name=SCORES_OUTPUT, datatype="FP32", shape=[-1, count]),
+            TensorMetadata(name=LABELS_OUTPUT, datatype="BYTES", shape=[-1, count]),
+            TensorMetadata(name=THRESHOLD_OUTPUT, datatype="FP32", shape=[-1]),
+        ]
+
+    def describe_raw_tensor(self, version: LoadedVersion) -> RawTensor:
+        """Return the tensor of a body that is nothing but the bytes of one."""
+        return RawTensor(IMAGES_INPUT, "UINT8", (-1, *find_detector(version).shape))
+
+    def parse_tensors(self, tensors: InferenceTensors, version: LoadedVersion) -> Tensor | tuple[bytes, ...]:
+        """Return the images in a request of the Open Inference Protocol."""
+        return extract_images(tensors, find_detector(version).shape, self.limits.batch)
+
+    def output_tensors(self, output: BoxesOutput) -> dict[str, AnyArray]:
+        """Return the outputs in the Open Inference Protocol: all boxes, and the score from which one counts."""
+        bundle = find_detector(output.version)
+        names = [bundle.classes[label] for label in output.labels.flatten().tolist()]
+        return {
+            BOXES_OUTPUT: output.boxes.numpy(),
+            SCORES_OUTPUT: output.scores.numpy(),
+            LABELS_OUTPUT: encode_strings(names).reshape(output.labels.shape),
+            THRESHOLD_OUTPUT: np.full(len(output.scores), bundle.threshold, np.float32),
+        }
+
+
+def build_output(
+    version: LoadedVersion, bundle: BoxesBundle, part: PlacedImages, scores: Tensor, boxes: Tensor, labels: Tensor
+) -> BoxesOutput:
+    """Build the answer to one request, with its boxes in pixels of what was sent."""
+    if part.placements is None:
+        return BoxesOutput(version, scores, boxes, labels, None, [])
+    found = bundle.read_boxes(scores[0], boxes[0], labels[0], part.placements[0]) if len(part) == 1 else []
+    pairs = zip(part.placements, boxes, strict=True)
+    in_photographs = torch.stack([placement.to_photograph(image_boxes) for placement, image_boxes in pairs])
+    return BoxesOutput(version, scores, in_photographs, labels, part.placements, found)
+
+
+def build_box_reply(box: FoundBox) -> BoxReply:
+    """Return a box with numbers that are short in JSON."""
+    sides = {name: round(getattr(box, name), PIXEL_DIGITS) for name in ("x", "y", "width", "height")}
+    return BoxReply(label=box.label, score=round(box.score, SCORE_DIGITS), **sides)
+
+
+def find_detector(version: LoadedVersion) -> BoxesBundle:
+    """Return the bundle of a version, which must be a detector."""
+    if not isinstance(version.bundle, BoxesBundle):
+        raise TypeError(f"{version.path} is no detector")
+    return version.bundle
