@@ -28,6 +28,7 @@ from equipoise.drift.diagnosis.verdict import DatasetVerdict, StreamVerdict
 from equipoise.drift.features.statistic_schema import WatchedStatistic
 from equipoise.drift.reference.profile import ARRAY_PREFIX, PROFILE_PARTS
 from equipoise.parameter_store.arrivals.lap_arrivals import LapArrivals
+from equipoise.planning.device_comparison.comparison_report import COMPARISON_SCHEMA, DeviceComparison
 from equipoise.planning.devices.device_rows import DEVICE_COLUMN
 from equipoise.planning.document import PLAN_SCHEMA, PlanDocument
 from equipoise.planning.exchanges.exchange_columns import (
@@ -73,6 +74,7 @@ JSON_FILES = (
     JsonFile(name="plan.json", classes=(PlanDocument,), schema=PLAN_SCHEMA),
     JsonFile(name="memory.json", classes=(MemoryReport,), schema=MemoryReport.schema),
     JsonFile(name="profile.json", classes=(ProfileReport,), schema=PROFILE_SCHEMA),
+    JsonFile(name="comparison.json", classes=(DeviceComparison,), schema=COMPARISON_SCHEMA),
     JsonFile(name="bundle.json", classes=(Manifest, DriftCondition), schema=BUNDLE_SCHEMA_VERSION),
     JsonFile(name="verdict.json", classes=(DatasetVerdict, StreamVerdict)),
     JsonFile(name="captures", classes=(CaptureMetadata,)),
@@ -82,7 +84,16 @@ FILES = (
     *("system.csv", "exchange.csv", "statistical.csv"),
     "targets.csv",
     "links.csv",
-    *("plan.json", "memory.json", "profile.json", "bundle.json", "reference.npz", "verdict.json", "captures"),
+    *(
+        "plan.json",
+        "memory.json",
+        "profile.json",
+        "comparison.json",
+        "bundle.json",
+        "reference.npz",
+        "verdict.json",
+        "captures",
+    ),
 )
 """files in the order of the page"""
 
