@@ -6,6 +6,7 @@ from dashboards.theme import format_seconds, format_significant
 from equipoise.formatting import capitalize_first, format_bytes, format_number, format_share, pluralize
 from equipoise.planning.device_comparison.comparison_report import BatchTimings, CrossingBatch, DeviceComparison
 
+PREDICTION_SOURCE = "steps without an exchange and the exchange by itself"
 MIN_TOLD_SLOWDOWN = 1.1  # of computing beside other workers, below which it is not worth a sentence
 
 
@@ -75,14 +76,12 @@ def describe_epoch(comparison: DeviceComparison) -> str:
 
 def describe_crossing(comparison: DeviceComparison) -> str:
     """Return in words from which batch on several workers pay, predicted and measured."""
-    predicted = comparison.predicted_crossing
-    text = f"{describe_outcome(comparison, comparison.crossing)}"
+    text = describe_outcome(comparison, comparison.crossing)
     if comparison.measured_crossing is None:
-        return f"{text}, as predicted from one worker and the exchange alone"
-    if predicted.batch is None:
-        other = describe_outcome(comparison, predicted)
-        return f"{text}, as measured; predicted from one worker and the exchange alone: {other}"
-    return f"{text}, as measured; predicted from one worker and the exchange alone: {format_crossing(predicted)}"
+        return f"{text}, as predicted from {PREDICTION_SOURCE}"
+    predicted = comparison.predicted_crossing
+    other = format_crossing(predicted) if predicted.batch else describe_outcome(comparison, predicted)
+    return f"{text}, as measured; predicted from {PREDICTION_SOURCE}: {other}"
 
 
 def describe_outcome(comparison: DeviceComparison, crossing: CrossingBatch) -> str:
@@ -109,7 +108,7 @@ def describe_work(comparison: DeviceComparison) -> str:
     """Return in words what a step exchanges, and what it computes for that."""
     return (
         f"a step exchanges {format_bytes(comparison.gradient_bytes)} of gradients, which takes"
-        f" {format_seconds(comparison.exchange_seconds)} alone, and an example takes"
+        f" {format_seconds(comparison.exchange_seconds)} by itself, and an example takes"
         f" {format_significant(comparison.flop_per_example / 1e6)} million operations:"
         f" {format_significant(comparison.flop_per_byte)} for each byte"
     )
@@ -118,12 +117,9 @@ def describe_work(comparison: DeviceComparison) -> str:
 def describe_slowdown(comparison: DeviceComparison) -> str:
     """Return in words how much longer workers compute beside each other than alone; empty where it is little."""
     row = find_row(comparison)
-    if row.measured is None:
-        return ""
-    ratio = (row.measured.seconds - row.measured.exchange_seconds) / row.part_seconds
-    if ratio < MIN_TOLD_SLOWDOWN:
+    if row.slowdown < MIN_TOLD_SLOWDOWN:
         return ""
     return (
-        f"besides, a worker takes {ratio:.2f} times as long for its part of the batch as one alone: the workers share"
-        " what they compute on, or wait for the slower one"
+        f"besides, a worker computes {row.slowdown:.2f} times as long while the others do, without any exchange: they"
+        " share memory or processors"
     )

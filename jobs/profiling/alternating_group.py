@@ -1,40 +1,44 @@
-"""Process group that opens again after its first worker has worked alone, so that both can be measured in turns."""
+"""Process group that its workers leave to work apart, and open again, so that both can be measured in turns."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 
+from equipoise.profiling.stepped_training import gather_objects
 from jobs.timing.process_groups import MAX_WAIT, ShrinkingProcessGroup
 
 Result = TypeVar("Result")
 
 
 class AlternatingGroup(ShrinkingProcessGroup):
-    """Process group of all workers of a job, from which the first one goes to work alone, and comes back."""
+    """Process group of all workers of a job, which they leave to work apart; all of them call its methods together."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
-        self.turns = 0
+        self.waits = 0
 
-    def work_alone(self, work: Callable[[], Result]) -> Result:
-        """Call `work` on the first worker without a process group while the others wait, and return its result to all.
-
-        All workers call this together. Waiting takes no processor time.
-        """
+    def work_apart(self, work: Callable[[], Result]) -> list[Result]:
+        """Call `work` on each worker without a process group, and return their results in the order of ranks."""
         dist.barrier()  # gloo may abort where one worker leaves before the others have heard of the last message
         dist.destroy_process_group()
-        self.turns += 1
-        end_key = f"worked alone {self.turns}"
-        results: list[Result | None] = [None]
-        if self.rank == 0:
-            results[0] = work()
-            self.store.set(end_key, "")
-        else:
-            self.store.wait([end_key], MAX_WAIT)
-        store = dist.PrefixStore(f"group {self.turns}", self.store)  # type: ignore[attr-defined]
+        own = work()
+        self.wait_for_all()
+        store = dist.PrefixStore(f"group {self.waits}", self.store)  # type: ignore[attr-defined]
         dist.init_process_group(self.backend, store=store, rank=self.rank, world_size=self.workers)
-        dist.broadcast_object_list(results, src=0)
-        result: Result = results[0]  # type: ignore[assignment]  # the first worker has set it
-        return result
+        results: list[Any] = gather_objects(own)
+        return results
+
+    def work_alone(self, work: Callable[[], Result]) -> Result:
+        """Call `work` on the first worker while the others wait, and return its result to all."""
+        first: Any = self.work_apart(lambda: work() if self.rank == 0 else None)[0]
+        return cast(Result, first)
+
+    def wait_for_all(self) -> None:
+        """Wait for all workers, without a process group and without taking processor time."""
+        self.waits += 1
+        key = f"wait {self.waits}"
+        if self.store.add(key, 1) == self.workers:
+            self.store.set(f"{key} ends", "")
+        self.store.wait([f"{key} ends"], MAX_WAIT)

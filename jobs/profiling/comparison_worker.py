@@ -19,7 +19,7 @@ from equipoise.planning.device_comparison.predict_sharing import MeasuredTurns, 
 from equipoise.profiling.layer_work import count_layer_work
 from equipoise.profiling.step_turns import choose_block_steps, try_training
 from equipoise.profiling.stepped_training import SteppedTraining, gather_objects, gather_rows
-from equipoise.training.comm_benchmark import time_rounds
+from equipoise.training.comm_benchmark import time_turns
 from equipoise.training.gradient_sync import GradientAllReduce, GradientBucket
 from equipoise.type_aliases import JsonObject
 from equipoise.workloads import Workload, load_workload
@@ -29,7 +29,8 @@ from jobs.ray_train.trainer import build_trainer, fit_in_thread
 
 MIN_TURNS, MAX_TURNS = 3, 9
 MIN_BATCHES = 2  # a crossing lies between two of them
-EXCHANGE_ROUNDS, WARM_ROUNDS = 30, 3  # of the exchange alone, in each turn
+EXCHANGE_ROUNDS, WARM_ROUNDS = 30, 3  # of the exchange by itself, in each turn
+SCRATCH_BYTES = 8 << 20  # about as many as a millisecond moves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +98,7 @@ class TurnSeconds:
     """Seconds that were measured so far, by batch and turn."""
 
     one: dict[int, list[float]] = field(default_factory=dict)
+    beside: dict[int, list[float]] = field(default_factory=dict)
     exchange: list[float] = field(default_factory=list)
     last_bucket: list[float] = field(default_factory=list)
     several: dict[int, list[SharedSteps]] = field(default_factory=dict)
@@ -111,7 +113,7 @@ class SharingBench:
         self.config, self.workload, self.group, self.device = config, workload, group, device
         self.gradient_bytes = 0
 
-    def measure_turns(self) -> tuple[list[int], MeasuredTurns]:
+    def measure_turns(self, max_turns: int = MAX_TURNS) -> tuple[list[int], MeasuredTurns]:
         """Return the batches that were compared, and the seconds of each turn."""
         config = self.config
         counts = self.group.work_alone(self.choose_step_counts)
@@ -122,13 +124,14 @@ class SharingBench:
             )
         seconds, start = TurnSeconds(), time.monotonic()
         rng = np.random.default_rng(0)  # all workers draw the same orders
-        for turn in range(MAX_TURNS):
+        for turn in range(max_turns):
             if turn >= MIN_TURNS and self.longest_seconds(start) > config.seconds:
                 break
             self.take_turn(seconds, batches, counts, rng)
         return batches, MeasuredTurns(
             workers=config.workers,
             one=seconds.one,
+            beside=seconds.beside,
             exchange=seconds.exchange,
             last_bucket=seconds.last_bucket,
             several=seconds.several,
@@ -138,11 +141,15 @@ class SharingBench:
     def take_turn(
         self, seconds: TurnSeconds, batches: Sequence[int], counts: Mapping[int, int], rng: np.random.Generator
     ) -> None:
-        """Time the exchange, then steps of all workers at each batch, then those of one worker."""
+        """Time the exchange, then steps of all workers at each batch, without an exchange, and of one worker."""
         self.time_exchanges(seconds)
         if self.config.measured:
             for batch in rng.permutation(batches).tolist():
                 seconds.several.setdefault(batch, []).append(self.time_shared_steps(batch, counts[batch]))
+        parts: list[int] = rng.permutation([batch // self.config.workers for batch in batches]).tolist()
+        by_worker = self.group.work_apart(lambda: {size: self.time_beside_others(size, counts[size]) for size in parts})
+        for size in parts:
+            seconds.beside.setdefault(size, []).append(max(own[size] for own in by_worker))
         sizes: list[int] = rng.permutation(sorted(counts)).tolist()
         own = self.group.work_alone(lambda: {size: self.time_own_steps(size, counts[size]) for size in sizes})
         for size, taken in own.items():
@@ -162,7 +169,7 @@ class SharingBench:
                     return keep_pairs(counts, self.config)
                 counts[size] = choose_block_steps(stepped)
                 stepped.take_block(counts[size])
-            turn_seconds += (1 + self.config.measured) * (time.monotonic() - start)
+            turn_seconds += (2 + self.config.measured) * (time.monotonic() - start)
             if MIN_TURNS * turn_seconds > self.config.seconds:
                 break
         return keep_pairs(counts, self.config)
@@ -171,6 +178,13 @@ class SharingBench:
         """Return the mean seconds of a step of one worker, in a block after a warm one."""
         stepped = SteppedTraining(self.build_own_trial(size), self.workload, self.device)
         stepped.take_block(stepped.interval)
+        return stepped.take_block(count)["lap"]
+
+    def time_beside_others(self, size: int, count: int) -> float:
+        """Return the mean seconds of a step of this worker by itself while the others take as many."""
+        stepped = SteppedTraining(self.build_own_trial(size), self.workload, self.device)
+        stepped.take_block(stepped.interval)
+        self.group.wait_for_all()
         return stepped.take_block(count)["lap"]
 
     def time_shared_steps(self, batch: int, count: int) -> SharedSteps:
@@ -182,16 +196,25 @@ class SharingBench:
         return SharedSteps(seconds=max(row[0] for row in rows), exchange_seconds=min(row[1] for row in rows))
 
     def time_exchanges(self, seconds: TurnSeconds) -> None:
-        """Time the exchange of all gradients alone, and that of the last bucket, as medians of the slowest worker."""
+        """Time the exchange of all gradients by itself, and that of the last bucket, as medians of the slowest worker.
+
+        Before each the workers move other numbers through their caches, as a step does: threads that wait for messages
+        have gone to sleep then, and take longer than in a loop of exchanges alone.
+        """
         training = SteppedTraining(self.build_shared_trial(self.config.workers), self.workload, self.device).training
         self.gradient_bytes = sum(parameter.nbytes for parameter in training.trainable_parameters)
         sync = training.gradient_sync
-        for exchange, column in (
-            (lambda: exchange_all(sync), seconds.exchange),
-            (lambda: exchange_bucket(sync.buckets[-1]), seconds.last_bucket),
-        ):
-            time_rounds(exchange, WARM_ROUNDS, self.device)
-            column.append(statistics.median(time_rounds(exchange, EXCHANGE_ROUNDS, self.device)))
+        scratch = torch.zeros(SCRATCH_BYTES // 4, device=self.device)
+        turns = (
+            lambda: scratch.add_(1),
+            lambda: exchange_all(sync),
+            lambda: scratch.add_(1),
+            lambda: exchange_bucket(sync.buckets[-1]),
+        )
+        time_turns(turns, WARM_ROUNDS, self.device)
+        _, whole, _, last = zip(*time_turns(turns, EXCHANGE_ROUNDS, self.device), strict=True)
+        seconds.exchange.append(statistics.median(whole))
+        seconds.last_bucket.append(statistics.median(last))
 
     def longest_seconds(self, start: float) -> float:
         """Return the seconds since `start` on the worker whose clock says most."""

@@ -17,9 +17,9 @@ from equipoise.planning.device_comparison.comparison_report import BatchTimings,
 
 MICROSECONDS = 1e6
 READING_OF_CURVES = (
-    "Lower is faster. Filled marks were measured, hollow ones on the dotted line predicted from the steps of one worker"
-    " and the exchange alone. Where the line of several workers lies above that of one, they take longer for the same"
-    " examples; the vertical line is where they cross."
+    "Lower is faster. Filled marks were measured, hollow ones on the dotted line predicted from steps without an"
+    " exchange and the exchange by itself. Where the line of several workers lies above that of one, they take longer"
+    " for the same examples; the vertical line is where they cross."
 )
 READING_OF_SHARES = (
     "Share of a step of several workers that the exchange of gradients takes beyond the backward pass. It falls with"
@@ -105,7 +105,7 @@ def comparison_table(comparison: DeviceComparison) -> Table:
 def list_row_cells(row: BatchTimings) -> list[TableCell]:
     """List the cells of one batch."""
     steps = row.shared_steps
-    measured = row.measured and row.measured.seconds
+    measured = row.measured.seconds if row.measured else None
     ratio = steps.seconds / row.one_seconds
     return [
         row.batch,

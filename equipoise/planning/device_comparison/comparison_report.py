@@ -41,10 +41,18 @@ class BatchTimings:
     """median seconds of a step of one worker"""
     part_seconds: PositiveNumber
     """median seconds of a step of one worker with the part of the batch that each of several has"""
+    beside_seconds: PositiveNumber
+    """the same while the other workers take such steps of their own, without any exchange: longer where they share a
+    machine"""
     predicted: SharedSteps
-    """steps of several workers, predicted from those of one and the exchange alone"""
+    """steps of several workers, predicted from steps without an exchange and the exchange by itself"""
     measured: SharedSteps | None = None
     """measured steps of several workers; None where they were not measured"""
+
+    @property
+    def slowdown(self) -> float:
+        """Seconds of a worker's part of a step beside the others over those of the same alone."""
+        return self.beside_seconds / self.part_seconds
 
     @property
     def shared_steps(self) -> SharedSteps:
@@ -83,7 +91,7 @@ class DeviceComparison:
     flop_per_example: NonNegativeNumber
     """operations of both passes over an example, in products of matrices and convolutions"""
     exchange_seconds: NonNegativeNumber
-    """median seconds of an exchange of all gradients alone"""
+    """median seconds of an exchange of all gradients by itself"""
     rows: tuple[BatchTimings, ...]
     """seconds by batch, the smallest first"""
     predicted_crossing: CrossingBatch

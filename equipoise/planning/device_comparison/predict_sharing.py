@@ -1,9 +1,10 @@
-"""Predict the steps of several workers that share a batch, from those of one worker and the exchange alone.
+"""Predict the steps of several workers that share a batch, from steps without an exchange and the exchange by itself.
 
     seconds of a step of n workers at batch B = T1(B / n) + exchange that the backward pass does not hide
 
-On a CPU nothing is hidden: the exchange takes the processors' time from the pass that it runs beside. On a GPU the
-backward pass hides all but the last bucket of gradients, as far as it lasts.
+T1 is the time of one worker's step while the others take such steps of their own: workers of one machine share its
+memory, and often more. On a CPU nothing is hidden: the exchange takes the processors' time from the pass that it runs
+beside. On a GPU the backward pass hides all but the last bucket of gradients, as far as it lasts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +27,12 @@ class MeasuredTurns:
     """workers that share a batch"""
     one: Mapping[int, Sequence[float]]
     """seconds of a step of one worker by batch: those that are compared, and the part of each that a worker has"""
+    beside: Mapping[int, Sequence[float]]
+    """seconds of a step of one worker while the others take theirs, without an exchange, by the part that it has"""
     exchange: Sequence[float]
-    """seconds of the exchange of all gradients alone"""
+    """seconds of the exchange of all gradients by itself"""
     last_bucket: Sequence[float]
-    """seconds of the exchange of the last bucket alone, which no backward pass hides"""
+    """seconds of the exchange of the last bucket, which no backward pass hides"""
     several: Mapping[int, Sequence[SharedSteps]]
     """steps of several workers by batch of all of them; empty where they were not measured"""
     is_hidden: bool
@@ -49,8 +52,9 @@ def compare_steps(batches: Sequence[int], turns: MeasuredTurns) -> ComparedSteps
     """Predict the steps of several workers at each batch, and find from which on they pay."""
     one = stack_turns([turns.one[batch] for batch in batches])
     parts = stack_turns([turns.one[batch // turns.workers] for batch in batches])
-    exposed = expose_exchange(parts, turns)
-    predicted = parts + exposed
+    beside = stack_turns([turns.beside[batch // turns.workers] for batch in batches])
+    exposed = expose_exchange(beside, turns)
+    predicted = beside + exposed
     measured = None
     if turns.several:
         several = stack_turns([[steps.seconds for steps in turns.several[batch]] for batch in batches])
@@ -60,6 +64,7 @@ def compare_steps(batches: Sequence[int], turns: MeasuredTurns) -> ComparedSteps
             batch=batch,
             one_seconds=float(np.median(one[:, column])),
             part_seconds=float(np.median(parts[:, column])),
+            beside_seconds=float(np.median(beside[:, column])),
             predicted=SharedSteps(
                 seconds=float(np.median(predicted[:, column])),
                 exchange_seconds=float(np.median(exposed[:, column])),
@@ -82,8 +87,8 @@ def expose_exchange(part_seconds: FloatArray, turns: MeasuredTurns) -> FloatArra
     """Return the seconds of the exchange that come on top of computing, by turn and batch."""
     exchange, last = (np.array(seconds, float)[:, None] for seconds in (turns.exchange, turns.last_bucket))
     if not turns.is_hidden:
-        return np.broadcast_to(exchange, part_seconds.shape)
-    return np.maximum(np.minimum(last, exchange), exchange - BACKWARD_SHARE * part_seconds)
+        return np.asarray(np.broadcast_to(exchange, part_seconds.shape))
+    return np.asarray(np.maximum(np.minimum(last, exchange), exchange - BACKWARD_SHARE * part_seconds))
 
 
 def summarize_steps(turns: Sequence[SharedSteps]) -> SharedSteps:
