@@ -40,9 +40,11 @@ from equipoise.planning.exchanges.exchange_columns import (
 from equipoise.planning.exchanges.link_report import SumTiming
 from equipoise.planning.measurements import (
     COUNT_COLUMN,
+    DATA_SECONDS_COLUMN,
     EXCHANGE_COLUMNS,
     JOULES_COLUMN,
     PACE_SD_COLUMN,
+    READ_AHEAD_COLUMN,
     STATISTICAL_COLUMNS,
     SYSTEM_COLUMNS,
     TARGET_COLUMNS,
@@ -185,6 +187,8 @@ def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict
         others["exchange"] = EXCHANGE_VALUES
         others |= {column: f"{rule.description} or empty" for column, rule in STEP_EXCHANGE_COLUMNS.items()}
         others["joules"] = JOULES_COLUMN.description
+        others["data_seconds"] = DATA_SECONDS_COLUMN.description
+        others["read_ahead"] = READ_AHEAD_COLUMN.description
         meanings = meanings | EXCHANGE_MEANINGS
     device_meaning = STEP_DEVICE_MEANING if name == "system.csv" else NETWORK_DEVICE_MEANING
     return meanings | {DEVICE_COLUMN: device_meaning}, required, others | {DEVICE_COLUMN: DEVICE_VALUES}

@@ -17,7 +17,7 @@ from equipoise.hardware import describe_hardware
 from equipoise.planning.device_comparison.comparison_report import DeviceComparison, SharedSteps
 from equipoise.planning.device_comparison.predict_sharing import MeasuredTurns, compare_steps
 from equipoise.profiling.layer_work import count_layer_work
-from equipoise.profiling.step_turns import choose_block_steps, try_training
+from equipoise.profiling.step_turns import build_pass, choose_block_steps, try_training
 from equipoise.profiling.stepped_training import SteppedTraining, gather_objects, gather_rows
 from equipoise.training.comm_benchmark import time_turns
 from equipoise.training.gradient_sync import GradientAllReduce, GradientBucket
@@ -30,7 +30,6 @@ from jobs.ray_train.trainer import build_trainer, fit_in_thread
 MIN_TURNS, MAX_TURNS = 3, 9
 MIN_BATCHES = 2  # a crossing lies between two of them
 EXCHANGE_ROUNDS, WARM_ROUNDS = 30, 3  # of the exchange by itself, in each turn
-SCRATCH_BYTES = 8 << 20  # about as many as a millisecond moves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,19 +197,13 @@ class SharingBench:
     def time_exchanges(self, seconds: TurnSeconds) -> None:
         """Time the exchange of all gradients by itself, and that of the last bucket, as medians of the slowest worker.
 
-        Before each the workers move other numbers through their caches, as a step does: threads that wait for messages
-        have gone to sleep then, and take longer than in a loop of exchanges alone.
+        Before each the workers pass a batch through their models, as in a step: threads that wait for messages have
+        gone to sleep then, and workers do not end at the same time.
         """
-        training = SteppedTraining(self.build_shared_trial(self.config.workers), self.workload, self.device).training
-        self.gradient_bytes = sum(parameter.nbytes for parameter in training.trainable_parameters)
-        sync = training.gradient_sync
-        scratch = torch.zeros(SCRATCH_BYTES // 4, device=self.device)
-        turns = (
-            lambda: scratch.add_(1),
-            lambda: exchange_all(sync),
-            lambda: scratch.add_(1),
-            lambda: exchange_bucket(sync.buckets[-1]),
-        )
+        stepped = SteppedTraining(self.build_shared_trial(self.config.trial.batch_size), self.workload, self.device)
+        self.gradient_bytes = sum(parameter.nbytes for parameter in stepped.training.trainable_parameters)
+        sync, run_pass = stepped.training.gradient_sync, build_pass(stepped)
+        turns = (run_pass, lambda: exchange_all(sync), run_pass, lambda: exchange_bucket(sync.buckets[-1]))
         time_turns(turns, WARM_ROUNDS, self.device)
         _, whole, _, last = zip(*time_turns(turns, EXCHANGE_ROUNDS, self.device), strict=True)
         seconds.exchange.append(statistics.median(whole))

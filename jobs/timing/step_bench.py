@@ -223,6 +223,7 @@ def summarize_stretches(bench: StepBench, nodes: int, batch: int, stretches: lis
         pace_sd=float(np.std(np.log(seconds_per_step("seconds")), ddof=1)),
         gradient_bytes=bench.gradient_bytes,
         peak_bytes=bench.measured_peaks.get(batch),
+        read_ahead=not bench.workload.train.is_in_memory,
         joules=summarize_joules(bench.trial, stretches),
         seconds_by_worker=summarize_seconds_by_worker(stretches),
     )

@@ -34,8 +34,11 @@ def format_speed_column(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def drop_unknown_columns(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return the step times without the columns of peak memory and energy where no row has them."""
-    return steps.drop(columns=[name for name in UNKNOWN_COLUMNS if name in steps and steps[name].isna().all()])
+    """Return the step times without the columns of peak memory, energy and readers where no row has them."""
+    steps = steps.drop(columns=[name for name in UNKNOWN_COLUMNS if name in steps and steps[name].isna().all()])
+    if "read_ahead" not in steps:  # a user's own command does not tell it
+        return steps
+    return steps.astype({"read_ahead": int}) if steps.read_ahead.any() else steps.drop(columns="read_ahead")
 
 
 def fit_timings(timings: TimingTables) -> StepTimeFit:
