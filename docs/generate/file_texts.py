@@ -118,6 +118,12 @@ TEXTS = {
         "Where the time of a step goes, and what would shorten it: seconds by part, layer and line of code, and"
         " proposals with their predicted and measured gains. Parts of seconds are means of a step.",
     ),
+    "comparison.json": FileText(
+        "comparison.json",
+        "`compare-devices`",
+        "Steps of one worker beside those of several that share its batch, predicted and measured, and from which batch"
+        " on several take less time.",
+    ),
     "bundle.json": FileText(
         "bundle.json",
         "`publish`, `adapt`",

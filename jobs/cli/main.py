@@ -29,6 +29,7 @@ COMMAND_MODULES = {
     "replay": "jobs.replay",
     "links": "jobs.links",
     "profile": "jobs.profile",
+    "compare-devices": "jobs.compare_devices",
     "pages": "dashboards.build",
     "contact-sheet": "jobs.contact_sheet",
     "demo": "jobs.demo.__main__",

@@ -16,6 +16,8 @@ from equipoise.config import TrainConfig
 from equipoise.planning.build_document import PlanRequest, build_plan_document, read_request
 from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
+from equipoise.planning.energy.plan_energy import add_energy_front, label_energy
+from equipoise.planning.energy.step_energy import assume_power, fit_step_energy
 from equipoise.planning.exchanges.training_options import name_exchange, replace_exchange
 from equipoise.planning.training_setup import TrainingSetup
 from equipoise.runs.folder import load_finished_run
@@ -44,7 +46,7 @@ def confirm_plan(
     Further plans are tried until `deadline`, a Unix time. Return the last plan with its status.
     """
     refuted = load_refuting_runs(out)
-    document = write_plan(out, setup, refuted, facts)
+    document = write_plan(out, setup, refuted, facts, base.watts)
     print(format_plan(document))
     for _ in range(1 + MAX_FURTHER_PLANS):
         if document.plan is None:
@@ -55,7 +57,7 @@ def confirm_plan(
             write_json(out / PLAN_FILE, document.to_json())
             return document
         refuted += [result for result in results if result.status == "refuted" or result.exchange]
-        document = write_plan(out, setup, refuted, facts)
+        document = write_plan(out, setup, refuted, facts, base.watts)
         print(f"plans again with this run as one more observation\n{format_plan(document)}")
         if time.time() > deadline:
             break
@@ -88,11 +90,12 @@ def write_plan(
     setup: TrainingSetup,
     refuting_runs: Sequence[ConfirmationResult] = (),
     facts: ExchangeFacts | None = None,
+    watts: float | None = None,
 ) -> PlanDocument:
     """Build the plan from the tables of a sweep, write it to plan.json with their setup, and return it.
 
     Runs that refuted an earlier plan are added to the tables. With facts on other ways of exchange there are verdicts
-    on them.
+    on them. Energies are those of the step times, or of a power that is assumed.
     """
     request = read_sweep_request(out)
     exact = add_refuting_runs(select_exact_request(request), [run for run in refuting_runs if not run.exchange])
@@ -102,7 +105,8 @@ def write_plan(
         document = add_sweep_verdicts(document, exact, list_exchange_runs(request), facts, refuting_runs)
     if facts and facts.memory:
         document = add_memory_verdicts(document, exact, facts, refuting_runs)
-    document = replace(document, setup=setup).with_confirmations(refuting_runs)
+    document = label_energy(document, fit_step_energy(exact.system) or assume_power(watts))
+    document = replace(add_energy_front(document, watts), setup=setup).with_confirmations(refuting_runs)
     write_json(out / PLAN_FILE, document.to_json())
     return document
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from equipoise.planning.build_document import read_request
@@ -78,6 +79,17 @@ def test_setting_that_missed_the_target_is_not_planned_with_again(tmp_path):
         refuted.append(build_refuting_run(plan, None))
         write_plan(folder, SETUP, refuted)
         assert len(load_refuting_runs(folder)) == count
+
+
+def test_plan_of_a_sweep_has_energies_that_were_measured_or_assumed(tmp_path):
+    folder = write_sweep_folder(tmp_path / "swept")
+    assert PlanDocument.read(folder / "plan.json").plan.joules is None
+    assumed = write_plan(folder, SETUP, watts=40.0)
+    assert assumed.plan.joules == pytest.approx(40 * assumed.plan.worker_seconds)
+    assert any("assuming 40 W a worker" in warning for warning in assumed.warnings) and assumed.energy_front
+    steps = pd.read_csv(folder / "system.csv")
+    steps.assign(joules=30 * steps.workers * steps.seconds).to_csv(folder / "system.csv", index=False)
+    assert write_plan(folder, SETUP).plan.joules == pytest.approx(30 * assumed.plan.worker_seconds, rel=0.02)
 
 
 def test_slower_run_is_one_more_observation(tmp_path):
