@@ -70,7 +70,15 @@ def test_a_unit_of_rates_begins_at_its_size(bytes_a_second, text):
 
 @pytest.mark.parametrize(
     ("joules", "text"),
-    [(0, "0 J"), (998, "998 J"), (1000, "1 kJ"), (12_345, "12.3 kJ"), (1e6, "1 MJ"), (1e9, "1 GJ"), (2e13, "20,000 GJ")],
+    [
+        (0, "0 J"),
+        (998, "998 J"),
+        (1000, "1 kJ"),
+        (12_345, "12.3 kJ"),
+        (1e6, "1 MJ"),
+        (1e9, "1 GJ"),
+        (2e13, "20,000 GJ"),
+    ],
 )
 def test_energies_are_formatted_in_the_unit_that_reads_best(joules, text):
     assert format_joules(joules) == text

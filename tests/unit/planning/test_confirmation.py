@@ -63,7 +63,9 @@ def test_the_last_run_with_the_settings_of_a_plan_counts():
     assert find_plan_status(None, [first]) == "not confirmed"
 
 
-@pytest.mark.parametrize("changes", [{"workers": 4}, {"batch": 8}, {"workers": 4, "batch": 8}, {"exchange": "int8"}, {"lr": 0.2}])
+@pytest.mark.parametrize(
+    "changes", [{"workers": 4}, {"batch": 8}, {"workers": 4, "batch": 8}, {"exchange": "int8"}, {"lr": 0.2}]
+)
 def test_runs_with_other_settings_say_nothing(changes):
     assert find_run_of_plan(build_run(None), [build_run(9.0, **changes)]) is None
 

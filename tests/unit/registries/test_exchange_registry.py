@@ -69,7 +69,19 @@ def test_a_compression_is_parsed(text, method):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "int4", "none:", "bf16:1", "powersgd", "powersgd:0", "powersgd:1.5", "topk", "topk:0", "topk:1.01", "topk:nan"],
+    [
+        "",
+        "int4",
+        "none:",
+        "bf16:1",
+        "powersgd",
+        "powersgd:0",
+        "powersgd:1.5",
+        "topk",
+        "topk:0",
+        "topk:1.01",
+        "topk:nan",
+    ],
 )
 def test_other_texts_are_no_compression(text):
     with raises_code("option-choice", "powersgd:4"):

@@ -30,7 +30,9 @@ def document():
 def with_energies(document, plan_joules, frugal_joules, **frugal):
     """Return the document with a front of its plan and of one setting that takes less energy."""
     plan = replace(document.plan, joules=plan_joules)
-    return replace(document, plan=plan, energy_front=(plan, replace(document.options[0], joules=frugal_joules, **frugal)))
+    return replace(
+        document, plan=plan, energy_front=(plan, replace(document.options[0], joules=frugal_joules, **frugal))
+    )
 
 
 def test_every_setting_gets_the_joules_of_its_steps(document):

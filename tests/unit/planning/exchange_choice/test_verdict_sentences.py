@@ -108,7 +108,9 @@ def test_a_way_of_exchange_that_takes_all_of_the_memory_fits(world):
     assert judged.peak_bytes == 2.1e9
 
 
-@pytest.mark.parametrize(("value", "low", "beats"), [(MIN_GAIN, 1.001, True), (MIN_GAIN, 1.0, False), (1.04, 1.01, False)])
+@pytest.mark.parametrize(
+    ("value", "low", "beats"), [(MIN_GAIN, 1.001, True), (MIN_GAIN, 1.0, False), (1.04, 1.01, False)]
+)
 def test_exact_sums_are_beaten_by_a_clear_gain_alone(world, value, low, beats):
     assert beats_exact_sums(build_estimate(world[0], (value, low, 2.0))) == beats
 
