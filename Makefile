@@ -42,7 +42,7 @@ test-cluster: .venv/ready ## autoscaling, the guide to clusters, and faults betw
 	$(BIN)/python -m pytest -rP tests/autoscaling
 
 test-docs: .venv/ready ## the commands of the README and the guides, links, and the strict build of the site
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal tests/docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup tests/docs
 
 test-examples: .venv/ready ## run every program of examples/ and check what it prints
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/examples
