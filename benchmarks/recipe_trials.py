@@ -2,7 +2,7 @@
 
     python -m benchmarks.recipe_trials --out recipe_trials.jsonl --seconds 3600
 
-Each cell is a workload, a global batch and a recipe. Its learning rate is searched with `SEARCH_TRIES` runs of one seed,
+Each cell is a workload, a global batch and a recipe. Its learning rate is searched with a few runs of one seed,
 an octave apart, the same number for every recipe; then the best rate runs with seeds of its own, the same for all
 recipes, so that two recipes are compared in pairs. Runs are written as they end, and those that are there already are
 not repeated. `python -m benchmarks.recipe_table` prints the table.
@@ -25,10 +25,10 @@ from equipoise.runs.target import Target
 from equipoise.training.loop import Training
 from equipoise.workloads import Split, Workload, load_workload
 
-SEARCH_TRIES = 4
 SEARCH_SEED = 0
 SEEDS = (1, 2, 3)
 HOPELESS_FACTOR = 2.0  # a run of the search ends at this multiple of the best one's examples
+RATE_EXPONENT = 0.25  # of the batch, where a search begins: recorded grids have 0 (digits) to 0.5 (patches)
 GAP_EXAMPLES = 500  # training examples that the gap is measured on, at most
 LENGTH_SHARES = (0.1, 0.25, 0.5, 1.0)
 """lengths of one cycle, as shares of what the plain recipe needs in the median"""
@@ -49,6 +49,8 @@ class TableWorkload:
     """examples over which the rate rises in the recipe that has a warm-up"""
     budget: int = 0
     """examples up to which final runs go on beyond the target, so that the gap is that of equal examples"""
+    tries: int = 5
+    """learning rates that are tried in each cell"""
     validation: int = 100_000
     """validation examples that are used, at most"""
     is_text: bool = False
@@ -77,6 +79,7 @@ WORKLOADS = {
         caps=(4_000, 4_000, 6_000, 12_000),
         rates={"adamw": 0.01, "lars": 0.4, "lamb": 0.02},
         warmup=1000,
+        tries=4,
         validation=400,
         is_text=True,
     ),
@@ -159,7 +162,7 @@ class Cell:
         """Learning rate that the search begins with, where no smaller batch has found a better one."""
         options = self.setting.options | RECIPES[self.recipe]
         relative = self.batch / self.setting.batches[1]
-        return self.setting.rates[options.get("optimizer", "sgd")] * math.sqrt(relative)
+        return self.setting.rates[options.get("optimizer", "sgd")] * math.pow(relative, RATE_EXPONENT)
 
 
 def main() -> None:
@@ -216,8 +219,8 @@ class Trials:
     def run_cell(self, cell: Cell) -> None:
         """Search the rate of a cell, and run it with all seeds."""
         lr = self.find_linear_rate(cell) if cell.recipe == "linear" else self.search_rate(cell)
-        for seed in SEEDS if lr else ():
-            if not self.table.find(**cell.key, seed=seed, kind="final"):
+        for seed in SEEDS:
+            if lr and not self.table.find(**cell.key, seed=seed, kind="final"):
                 budget = 0 if cell.length or cell.recipe == "grow auto" else cell.setting.budget
                 self.run(cell, lr, seed, "final", cell.cap, budget)
 
@@ -230,7 +233,7 @@ class Trials:
     def search_rate(self, cell: Cell) -> float:
         """Return the best rate of a few, an octave apart: from the first one on to the side that is better."""
         ranks: dict[float, tuple[float, float]] = {}
-        for _ in range(SEARCH_TRIES):
+        for _ in range(cell.setting.tries):
             lr = next_rate(ranks, self.first_rate(cell))
             row = self.table.find(**cell.key, lr=lr, kind="search")
             if row is None:
@@ -240,13 +243,13 @@ class Trials:
         return min(ranks, key=lambda lr: ranks[lr])
 
     def first_rate(self, cell: Cell) -> float:
-        """Return the rate to begin with: that of the next smaller batch by the square-root rule, if it is known."""
+        """Return the rate to begin with: a little more than the best one of the next smaller batch, if it is known."""
         smaller = [row for row in self.table.rows if row["kind"] == "final" and row["workload"] == cell.workload]
         smaller = [row for row in smaller if row["recipe"] == cell.recipe and row["batch"] < cell.batch]
         if not smaller:
             return cell.first_rate
         row = max(smaller, key=lambda row: (row["batch"], row["length"] or 0))
-        return float(f"{row['lr'] * math.sqrt(cell.batch / row['batch']):.6g}")
+        return float(f"{row['lr'] * (cell.batch / row['batch']) ** RATE_EXPONENT:.6g}")
 
     def load(self, cell: Cell) -> Workload:
         """Return the workload of a cell, with at most so many validation examples."""
@@ -288,15 +291,16 @@ class Trials:
 
 
 def next_rate(ranks: dict[float, tuple[float, float]], first: float) -> float:
-    """Return the next rate to try: beyond the best of those tried, on the side that is not tried or the better one."""
+    """Return the next rate to try: beside the best of those that reached the target, else further and further away."""
     if not ranks:
         return float(f"{first:.6g}")
     best = min(ranks, key=lambda lr: ranks[lr])
-    sides = [float(f"{lr:.6g}") for lr in (best * 2, best / 2)]
-    untried = [lr for lr in sides if not any(math.isclose(lr, other, rel_tol=0.01) for other in ranks)]
-    if untried:
-        return untried[0]
-    return float(f"{best * math.sqrt(2):.6g}")  # an interior one: a half octave above it
+    if math.isfinite(ranks[best][0]):
+        rates = [best / 2, best * 2, best * math.sqrt(0.5), best * math.sqrt(2)]
+    else:
+        rates = [first / 2, first / 4, first * 2, first * 4]
+    rates = [float(f"{lr:.6g}") for lr in rates]
+    return next(lr for lr in rates if not any(math.isclose(lr, other, rel_tol=0.01) for other in ranks))
 
 
 def rank(row: Row, target: Target) -> tuple[float, float]:
