@@ -122,7 +122,7 @@ export class Stage {
     if (!gesture.isDragged) {
       gesture.isDragged = true;
       if (gesture.kind === "draw") {
-        gesture.box = list.add({ label: this.newLabel(), ...gesture.start, width: 1, height: 1 });
+        gesture.box = list.add({ label: this.newLabel(), ...gesture.start, width: 1, height: 1 }, false);
         gesture.box = { ...gesture.box, ...gesture.start, width: 0, height: 0 };
       } else list.remember();
     }
