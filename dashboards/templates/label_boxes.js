@@ -56,12 +56,12 @@ export class BoxList {
     this.onChange(true);
   }
 
-  add(box) {
+  add(box, isFinal = true) {
     this.remember();
     const added = this.withId(this.fitInside(box));
     this.boxes = [...this.boxes, added];
     this.selected = added.id;
-    this.onChange(true);
+    this.onChange(isFinal);
     return added;
   }
 

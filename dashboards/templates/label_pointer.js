@@ -13,6 +13,8 @@ export class Stage {
     Object.assign(this, { zoom: 1, pointers: new Map(), gesture: null, drawsOver: false });
     if (!list) return;
     stage.addEventListener("pointerdown", (event) => this.onDown(event));
+    // no gestures of the browser's own: after a quick drag it would take the next tap on a button for the end of a fling
+    stage.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false });
     stage.addEventListener("pointermove", (event) => this.onMove(event));
     for (const name of ["pointerup", "pointercancel"]) stage.addEventListener(name, (event) => this.onUp(event));
     stage.addEventListener("focusin", ({ target }) => this.list.select(target.dataset?.id ? Number(target.dataset.id) : null));
@@ -122,7 +124,7 @@ export class Stage {
     if (!gesture.isDragged) {
       gesture.isDragged = true;
       if (gesture.kind === "draw") {
-        gesture.box = list.add({ label: this.newLabel(), ...gesture.start, width: 1, height: 1 });
+        gesture.box = list.add({ label: this.newLabel(), ...gesture.start, width: 1, height: 1 }, false);
         gesture.box = { ...gesture.box, ...gesture.start, width: 0, height: 0 };
       } else list.remember();
     }

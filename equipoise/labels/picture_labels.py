@@ -14,7 +14,7 @@ from equipoise.type_aliases import JsonObject
 LABEL_KINDS = ("boxes", "class")
 LABELS_SCHEMA = 1
 MAX_BOXES = 1000  # of one picture
-MAX_NAME_LENGTH = 100  # characters of a class or a person's name
+MAX_NAME_CHARACTERS = 100  # characters of a class or a person's name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class PictureLabels:
             raise EquipoiseError("labels-invalid", f"{self.picture} has more than {MAX_BOXES:,} boxes")
         for name in self.class_names():
             require_class_name(name)
-        if len(self.author) > MAX_NAME_LENGTH or not self.author.isprintable():
+        if len(self.author) > MAX_NAME_CHARACTERS or not self.author.isprintable():
             raise EquipoiseError("labels-invalid", f"the author's name {self.author[:40]!r} is too long or unprintable")
         for box in self.boxes or ():
             require_box_inside(box, self)
@@ -97,11 +97,11 @@ def boxes_to_json(boxes: Sequence[LabelledBox]) -> list[JsonObject]:
 
 def require_class_name(name: str) -> None:
     """Refuse a class name that is empty, too long or cannot be shown."""
-    if not name.strip() or name != name.strip() or len(name) > MAX_NAME_LENGTH or not name.isprintable():
+    if not name.strip() or name != name.strip() or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
         raise EquipoiseError(
             "class-unknown",
             f"{name[:40]!r} cannot be a class",
-            f"give a name of 1 to {MAX_NAME_LENGTH} characters without spaces around it",
+            f"give a name of 1 to {MAX_NAME_CHARACTERS} characters without spaces around it",
         )
 
 

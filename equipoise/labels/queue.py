@@ -44,6 +44,11 @@ class LabelQueue:
         labelled = self.store.list_labelled()
         return sorted(list_pictures(self.folder), key=lambda name: (name in labelled, self.priority(name), name))
 
+    def list_unlabelled(self) -> list[str]:
+        """Return the names of the pictures without labels."""
+        labelled = self.store.list_labelled()
+        return [name for name in list_pictures(self.folder) if name not in labelled]
+
     def priority(self, name: str) -> float:
         """Return the confidence of the guess for a picture; pictures without a guess come after all others."""
         guess = self.guesses.get(name)

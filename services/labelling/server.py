@@ -35,6 +35,8 @@ class LabellingSettings(ListenSettings):
     """URL of a prediction service that is asked for first guesses"""
     bundle: str | None = None
     """folder or URL of a published model that guesses"""
+    guess_ahead: bool = True
+    """ask the model about all pictures, not only about those that are opened"""
     service_key: str | None = Field(None, repr=False)
     """API key of that service"""
 
@@ -98,6 +100,9 @@ def start_labelling(settings: LabellingSettings) -> HttpServer:
     server = HttpServer(settings.host, settings.port, settings.certfile, settings.keyfile)
     application = LabellingApplication(session, api_keys)
     server.start(lambda _: application.app)
+    if settings.guess_ahead and session.guesser:
+        ahead = threading.Thread(target=session.guess_ahead, args=(lambda: not server.is_alive,), daemon=True)
+        ahead.start()
     return server
 
 

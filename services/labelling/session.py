@@ -93,6 +93,13 @@ class LabelSession:
             self.guesses[name] = guess
         return guess
 
+    def guess_ahead(self, is_stopped: Callable[[], bool]) -> None:
+        """Ask the model about all pictures without labels, so that the least certain ones come first."""
+        for name in self.queue.list_unlabelled():
+            if is_stopped() or self._guess_failures >= MAX_GUESS_FAILURES:
+                return
+            self._look_up_guess(name)
+
     def save_labels(self, labels: PictureLabels, base_revision: int) -> PictureLabels:
         """Save the labels of a picture; refuse another kind, a class that is not known, and a picture that is not."""
         if labels.kind != self.kind:

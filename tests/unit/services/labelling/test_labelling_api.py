@@ -11,10 +11,11 @@ from PIL import Image
 
 from equipoise.labels.store import LabelStore
 from equipoise.storage.atomic import write_json
+from jobs.cluster.processes import wait_until
 from services.labelling.application import ASSET_TYPES
 from services.labelling.server import LabellingSettings, start_labelling
 from tests.support.errors import raises_code
-from tests.support.labelling import CLASSES, build_guess, serve_labelling, write_pictures
+from tests.support.labelling import CLASSES, build_guess, serve_labelling, write_pictures, write_shelf
 
 MAX_PAGE_BYTES = 100_000
 
@@ -159,12 +160,12 @@ def test_api_key_is_the_password_and_the_page_gets_a_token_for_what_it_sends(tmp
 
 
 class PredictHandler(BaseHTTPRequestHandler):
-    """A service that sees a box in every picture of at least 100 bytes, and is broken for others."""
+    """A service that sees a box in every picture, and is less certain of larger ones."""
 
     def do_POST(self):
-        body = self.rfile.read(int(self.headers["content-length"]))
-        reply = json.dumps(build_guess(0, 0.7)).encode()
-        self.send_response(200 if self.path == "/predict" and len(body) > 100 else 500)
+        with Image.open(io.BytesIO(self.rfile.read(int(self.headers["content-length"])))) as image:
+            reply = json.dumps(build_guess(0, round(84 / image.width, 2))).encode()
+        self.send_response(200 if self.path == "/predict" else 404)
         self.end_headers()
         self.wfile.write(reply)
 
@@ -172,23 +173,38 @@ class PredictHandler(BaseHTTPRequestHandler):
         pass
 
 
-def test_running_service_gives_the_first_guess_and_a_silent_one_none(tmp_path):
-    write_pictures(tmp_path / "photos", 2)
+@pytest.fixture
+def service():
+    """A running service of a model of boxes."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), PredictHandler)
-    threading.Thread(target=server.serve_forever).start()
-    try:
-        url = f"http://127.0.0.1:{server.server_port}/"
-        with serve_labelling(tmp_path, service=url, classes=()) as page:
-            opened = page.next("anna")
-            assert opened["guess"] == build_guess(0, 0.7)
-            assert page.get("/queue")[1]["classes"] == ["cola"]
-            server.shutdown()
-            server.server_close()
-            page.save("anna", opened, boxes=[])
-            opened = page.next("anna")
-            assert opened["picture"] == "001.png" and opened["guess"] is None
-    finally:
-        server.server_close()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_running_service_gives_the_first_guess_and_a_silent_one_none(service, tmp_path):
+    write_pictures(tmp_path / "photos", 2)
+    url = f"http://127.0.0.1:{service.server_port}/"
+    with serve_labelling(tmp_path, service=url, classes=(), guess_ahead=False) as page:
+        opened = page.next("anna")
+        assert opened["guess"] == build_guess(0, 0.7)
+        assert page.get("/queue")[1]["classes"] == ["cola"]
+        service.shutdown()
+        service.server_close()
+        page.save("anna", opened, boxes=[])
+        opened = page.next("anna")
+        assert opened["picture"] == "001.png" and opened["guess"] is None
+
+
+def test_picture_of_which_the_service_is_least_certain_comes_first(service, tmp_path):
+    write_pictures(tmp_path / "photos", 3)
+    write_shelf(tmp_path / "photos" / "z.png", [], size=(200, 100))
+    with serve_labelling(tmp_path, service=f"http://127.0.0.1:{service.server_port}") as page:
+        wait_until(lambda: page.get("/queue")[1]["pictures"][0] == "z.png", 20)
+        assert page.next("anna")["guess"] == build_guess(0, 0.42)
 
 
 def test_guesses_of_classes_that_were_not_chosen_are_left_out(tmp_path):
