@@ -1,8 +1,8 @@
 """Compare one worker with two that share its batch: why the second makes it slower, and from which batch on it pays.
 
-Both take the same steps with the same examples. The seconds of two workers are predicted from those of one and from the
-exchange of gradients alone, then measured in turns with them. Writes comparison.json and the page comparison.html to
---out; no model is kept.
+Both take the same steps with the same examples. The seconds of two workers are predicted from steps without an exchange
+and from the exchange of gradients by itself, then measured in turns. Writes comparison.json and the page comparison.html
+to --out; no model is kept.
 
 Exit status: 0 both files were written; 1 a worker failed, or the object store did not answer; 2 wrong options or files;
 143 stopped.
@@ -44,8 +44,8 @@ from jobs.cluster.resources import (
 from jobs.profiling.comparison_worker import MIN_BATCHES, ComparisonWorkerConfig, compare_on_cluster
 from jobs.ray_train.run import require_usable_locations, resolve_trial_paths
 
-RAY_FOLDER = ".comparison-ray"  # deleted at the end, so a name that nobody else gives a folder
-PAGE_FILE = "comparison.html"
+COMPARISON_RAY_FOLDER = ".comparison-ray"  # deleted at the end, so a name that nobody else gives a folder
+COMPARISON_PAGE_FILE = "comparison.html"
 LARGEST_BATCH, COMPARED_OCTAVES = 1024, 8
 MAX_COMPARISON_SECONDS = 86_400.0
 SAME_STEP_OPTIONS = {"sync": "step", "sharding": "none", "compression": "none", "grad_accumulation": 1}
@@ -137,26 +137,26 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     try:
         with lock_folder(out):
-            comparison = measure_and_write(options, batches, out, gpu)
+            comparison = compare_and_write(options, batches, out, gpu)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         exit_at_once(STOPPED)  # else the thread that waits for the workers would keep this process until they end
     print_left_out(batches, comparison)
     print("\n".join(describe_comparison(comparison)))
-    print(f"wrote {options.out / COMPARISON_FILE} and {options.out / PAGE_FILE}")
+    print(f"wrote {options.out / COMPARISON_FILE} and {options.out / COMPARISON_PAGE_FILE}")
     return 0
 
 
 def require_comparison_files(out: Path) -> None:
     """Refuse a folder or a device where a result is to be written, before time is spent on measuring."""
     try:
-        for name in (COMPARISON_FILE, PAGE_FILE):
+        for name in (COMPARISON_FILE, COMPARISON_PAGE_FILE):
             find_output_file(out / name)
     except EquipoiseError as error:
         raise EquipoiseError(error.code, error.problem, "remove it, or choose another --out") from error
 
 
-def measure_and_write(options: ComparisonOptions, batches: list[int], out: Path, gpu: bool) -> DeviceComparison:
+def compare_and_write(options: ComparisonOptions, batches: list[int], out: Path, gpu: bool) -> DeviceComparison:
     """Measure on the cluster, write the comparison and the page, and return the comparison."""
     trial = resolve_trial_paths(options.train_config())
     print(
@@ -172,15 +172,15 @@ def measure_and_write(options: ComparisonOptions, batches: list[int], out: Path,
         seconds=options.seconds,
     )
     try:
-        comparison = compare_on_cluster(config, out / RAY_FOLDER, gpu)
+        comparison = compare_on_cluster(config, out / COMPARISON_RAY_FOLDER, gpu)
     except KeyboardInterrupt:
         kill_own_ray()  # else it could write to its folder once more
         raise
     finally:
         if not isinstance(out, RemotePath):
-            shutil.rmtree(out / RAY_FOLDER, ignore_errors=True)  # nothing in it is of use later
+            shutil.rmtree(out / COMPARISON_RAY_FOLDER, ignore_errors=True)  # nothing in it is of use later
     write_json(out / COMPARISON_FILE, comparison.to_json())
-    write_page(build_comparison_page(comparison), out / PAGE_FILE)
+    write_page(build_comparison_page(comparison), out / COMPARISON_PAGE_FILE)
     return comparison
 
 

@@ -26,7 +26,7 @@ class WorkerMeter:
         self.start_joules = 0.0
 
     def begin(self) -> None:
-        """Begin to count anew."""
+        """Begin to count joules anew, as a lap begins."""
         self.start_joules = self._read_sum()
 
     def read_joules(self) -> float:

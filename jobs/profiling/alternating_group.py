@@ -9,7 +9,7 @@ import torch.distributed as dist
 from equipoise.profiling.stepped_training import gather_objects
 from jobs.timing.process_groups import MAX_WAIT, ShrinkingProcessGroup
 
-Result = TypeVar("Result")
+ApartResult = TypeVar("ApartResult")
 
 
 class AlternatingGroup(ShrinkingProcessGroup):
@@ -19,7 +19,7 @@ class AlternatingGroup(ShrinkingProcessGroup):
         super().__init__(device)
         self.waits = 0
 
-    def work_apart(self, work: Callable[[], Result]) -> list[Result]:
+    def work_apart(self, work: Callable[[], ApartResult]) -> list[ApartResult]:
         """Call `work` on each worker without a process group, and return their results in the order of ranks."""
         dist.barrier()  # gloo may abort where one worker leaves before the others have heard of the last message
         dist.destroy_process_group()
@@ -30,10 +30,10 @@ class AlternatingGroup(ShrinkingProcessGroup):
         results: list[Any] = gather_objects(own)
         return results
 
-    def work_alone(self, work: Callable[[], Result]) -> Result:
+    def work_alone(self, work: Callable[[], ApartResult]) -> ApartResult:
         """Call `work` on the first worker while the others wait, and return its result to all."""
         first: Any = self.work_apart(lambda: work() if self.rank == 0 else None)[0]
-        return cast(Result, first)
+        return cast(ApartResult, first)
 
     def wait_for_all(self) -> None:
         """Wait for all workers, without a process group and without taking processor time."""

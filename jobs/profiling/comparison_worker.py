@@ -27,7 +27,7 @@ from jobs.cluster.wait import wait_for_slots
 from jobs.profiling.alternating_group import AlternatingGroup
 from jobs.ray_train.trainer import build_trainer, fit_in_thread
 
-MIN_TURNS, MAX_TURNS = 3, 9
+MIN_COMPARED_TURNS, MAX_COMPARED_TURNS = 3, 9
 MIN_BATCHES = 2  # a crossing lies between two of them
 EXCHANGE_ROUNDS, WARM_ROUNDS = 30, 3  # of the exchange by itself, in each turn
 
@@ -112,7 +112,7 @@ class SharingBench:
         self.config, self.workload, self.group, self.device = config, workload, group, device
         self.gradient_bytes = 0
 
-    def measure_turns(self, max_turns: int = MAX_TURNS) -> tuple[list[int], MeasuredTurns]:
+    def measure_turns(self, max_turns: int = MAX_COMPARED_TURNS) -> tuple[list[int], MeasuredTurns]:
         """Return the batches that were compared, and the seconds of each turn."""
         config = self.config
         counts = self.group.work_alone(self.choose_step_counts)
@@ -124,7 +124,7 @@ class SharingBench:
         seconds, start = TurnSeconds(), time.monotonic()
         rng = np.random.default_rng(0)  # all workers draw the same orders
         for turn in range(max_turns):
-            if turn >= MIN_TURNS and self.longest_seconds(start) > config.seconds:
+            if turn >= MIN_COMPARED_TURNS and self.longest_seconds(start) > config.seconds:
                 break
             self.take_turn(seconds, batches, counts, rng)
         return batches, MeasuredTurns(
@@ -169,7 +169,7 @@ class SharingBench:
                 counts[size] = choose_block_steps(stepped)
                 stepped.take_block(counts[size])
             turn_seconds += (2 + self.config.measured) * (time.monotonic() - start)
-            if MIN_TURNS * turn_seconds > self.config.seconds:
+            if MIN_COMPARED_TURNS * turn_seconds > self.config.seconds:
                 break
         return keep_pairs(counts, self.config)
 

@@ -15,7 +15,7 @@ from dashboards.theme import (
 from equipoise.formatting import format_share, pluralize
 from equipoise.planning.device_comparison.comparison_report import BatchTimings, DeviceComparison
 
-MICROSECONDS = 1e6
+EXAMPLE_MICROSECONDS = 1e6
 READING_OF_CURVES = (
     "Lower is faster. Filled marks were measured, hollow ones on the dotted line predicted from steps without an"
     " exchange and the exchange by itself. Where the line of several workers lies above that of one, they take longer"
@@ -32,9 +32,9 @@ def curves_figure(comparison: DeviceComparison) -> go.Figure:
     figure, rows = go.Figure(), comparison.rows
     batches = [row.batch for row in rows]
     several = pluralize(comparison.workers, "worker")
-    one = [row.one_seconds / row.batch * MICROSECONDS for row in rows]
-    predicted = [row.predicted.seconds / row.batch * MICROSECONDS for row in rows]
-    measured = [row.measured.seconds / row.batch * MICROSECONDS for row in rows if row.measured]
+    one = [row.one_seconds / row.batch * EXAMPLE_MICROSECONDS for row in rows]
+    predicted = [row.predicted.seconds / row.batch * EXAMPLE_MICROSECONDS for row in rows]
+    measured = [row.measured.seconds / row.batch * EXAMPLE_MICROSECONDS for row in rows if row.measured]
     add_curve(figure, batches, one, "1 worker", color=BLUE, symbol="circle", dash="solid")
     add_curve(figure, batches, predicted, f"{several}, predicted", color=ORANGE, symbol="square-open", dash="dot")
     if measured:
