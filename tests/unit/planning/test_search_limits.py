@@ -169,7 +169,9 @@ def test_seeds_end_once_the_best_has_enough_and_no_rival():
 
 
 def test_no_more_rivals_get_seeds_than_the_limit():
-    rivals = [build_result(16, 0.1 * index, seconds=1 + 0.001 * index, seeds=5) for index in range(1, MAX_CONTENDERS + 3)]
+    rivals = [
+        build_result(16, 0.1 * index, seconds=1 + 0.001 * index, seeds=5) for index in range(1, MAX_CONTENDERS + 3)
+    ]
     trials = build_search()._suggest_seeds([build_result(8, seeds=5), *rivals])
     assert {trial.lr for trial in trials if trial.global_batch == 16} == {rival.lr for rival in rivals[:MAX_CONTENDERS]}
 

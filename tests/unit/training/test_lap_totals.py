@@ -73,7 +73,7 @@ def test_norms_of_a_worker_are_scaled_to_its_own_mean():
     lap, _ = finish_lap([{"norms": norms}, {"norms": [(3.0, 0.5), (4.0, 0.25)]}])
     # a worker has three of six micro-batches: its part of the mean is half of its own
     assert lap.local_norm == pytest.approx(4 * (3.0 + 7.0) / 2 / 2) and lap.total_norm == pytest.approx(0.75 / 2)
-    assert (lap.local_batch, lap.total_batch, lap.draws) == (24, 48, 2)
+    assert (lap.local_batch, lap.total_batch, lap.draws) == (pytest.approx(24), 48, 2)
     single = {"norms": norms, "is_of_micro_batch": True}
     lap, _ = finish_lap([single, single])
     assert lap.local_norm == pytest.approx(36 * 1.5) and (lap.local_batch, lap.total_batch) == (8, 48)
