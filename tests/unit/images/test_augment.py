@@ -201,3 +201,9 @@ def test_invalid_range_is_refused(ranges):
 def test_limits_of_each_range_are_accepted():
     Augment(kelvin=(1500, 25000), brightness=1.0, blur=64.0, shift=512, crop=1.0, distort=0.5, hue=0.5)
     Augment(kelvin=(6500, 6500), brightness=0.0, blur=0.0, shift=0, crop=0.01, distort=0.0, hue=0.0)
+
+
+def test_shift_that_is_no_whole_number_is_refused_though_it_is_within_its_limits():
+    for shift in (2.0, True):
+        with raises_code("augment-invalid", "Augment.shift", "whole number"):
+            Augment(shift=shift)
