@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from equipoise.config import TrainConfig
-from equipoise.registries.sweep_recipes import RECIPE_FORMS, parse_recipe, parse_recipes
+from equipoise.registries.sweep_recipes import RECIPE_FORMS, find_lr_factor, parse_recipe, parse_recipes
 from tests.support.errors import raises_code
 
 
@@ -56,3 +56,10 @@ def test_warm_up_of_epochs_replaces_that_of_examples():
 def test_other_names_are_refused(code, name, words):
     with raises_code(code, words):
         parse_recipes(["lamb", name])
+
+
+def test_rates_of_another_optimizer_are_searched_from_its_usual_ones():
+    assert find_lr_factor(parse_recipe("mixup:0.2"), "adamw") == 1
+    assert find_lr_factor(parse_recipe("lamb"), "sgd") == pytest.approx(0.2)
+    assert find_lr_factor(parse_recipe("sgd+clip:1"), "lamb") == pytest.approx(5)
+    assert find_lr_factor(parse_recipe("lamb"), "an optimizer of its own") == pytest.approx(0.2)
