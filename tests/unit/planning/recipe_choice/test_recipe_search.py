@@ -36,16 +36,20 @@ def run_search(search, max_trials=200):
     raise AssertionError("the search does not end")
 
 
-def test_recipes_take_turns_while_they_explore():
-    runs = run_search(build_search())
+@pytest.fixture(scope="module")
+def runs():
+    """Return the trials of a whole search."""
+    return run_search(build_search())
+
+
+def test_recipes_take_turns_while_they_explore(runs):
     counts = runs[runs.seed == 0].recipe.value_counts()
     assert abs(counts["plain"] - counts["lamb"]) <= 4  # one of them may have nothing left to explore
     assert runs.recipe.iloc[:8].value_counts().tolist() == [4, 4]
     assert not runs.duplicated([*RecipeTrial._fields]).any()
 
 
-def test_all_recipes_have_the_same_seeds_at_the_best_rate_of_each_batch():
-    runs = run_search(build_search())
+def test_all_recipes_have_the_same_seeds_at_the_best_rate_of_each_batch(runs):
     for recipe in CRITICAL_BATCHES:
         own = runs[runs.recipe == recipe]
         for batch, lr in find_best_rates(own).items():
@@ -61,9 +65,8 @@ def test_pairs_come_first_when_the_time_to_explore_is_up():
     assert search.suggest(pd.DataFrame([], columns=COLUMNS)).seed == 0  # nothing to pair yet
 
 
-def test_pairs_wait_for_a_running_trial_whose_rate_may_become_the_best():
+def test_pairs_wait_for_a_running_trial_whose_rate_may_become_the_best(runs):
     search = build_search()
-    runs = run_search(search)
     explored = runs[runs.seed == 0]
     last = RecipeTrial(*explored.iloc[-1][[*RecipeTrial._fields]])
     others = explored.iloc[:-1]
