@@ -52,6 +52,7 @@ from equipoise.planning.measurements import (
     Column,
 )
 from equipoise.planning.parameter_servers.worker_speeds import SECONDS_BY_WORKER_COLUMN
+from equipoise.planning.recipe_choice.recipe_report import RecipeReport
 from equipoise.planning.sharding.memory_report import MemoryReport
 from equipoise.profiling.profile_report import PROFILE_SCHEMA, ProfileReport
 from equipoise.runs.misclassified import MisclassifiedImage
@@ -76,6 +77,7 @@ JSON_FILES = (
     JsonFile(name="misclassified.json", classes=(MisclassifiedImage,)),
     JsonFile(name="plan.json", classes=(PlanDocument,), schema=PLAN_SCHEMA),
     JsonFile(name="memory.json", classes=(MemoryReport,), schema=MemoryReport.schema),
+    JsonFile(name="recipes.json", classes=(RecipeReport,), schema=RecipeReport.schema),
     JsonFile(name="profile.json", classes=(ProfileReport,), schema=PROFILE_SCHEMA),
     JsonFile(name="comparison.json", classes=(DeviceComparison,), schema=COMPARISON_SCHEMA),
     JsonFile(name="bundle.json", classes=(Manifest, DriftCondition), schema=BUNDLE_SCHEMA_VERSION),
@@ -88,17 +90,8 @@ FILES = (
     *("system.csv", "exchange.csv", "statistical.csv"),
     "targets.csv",
     "links.csv",
-    *(
-        "plan.json",
-        "memory.json",
-        "profile.json",
-        "comparison.json",
-        "bundle.json",
-        "reference.npz",
-        "verdict.json",
-        "captures",
-        "labels",
-    ),
+    *("plan.json", "memory.json", "recipes.json", "profile.json", "comparison.json"),
+    *("bundle.json", "reference.npz", "verdict.json", "captures", "labels"),
 )
 """files in the order of the page"""
 

@@ -112,6 +112,13 @@ TEXTS = {
         "What a worker needs over its batch by part, as a sweep with `--memory` predicts it, and the peaks that it"
         " measured: of whole models, and of the sharding of its plan. The page of the plan draws it.",
     ),
+    "recipes.json": FileText(
+        "recipes.json",
+        "`sweep`",
+        "What each recipe does to the examples to the target and to the critical batch, as a sweep with `--recipes`"
+        " finds it, and the recipe that its plan is made with. Beside it is `recipes.csv`, with the rows of"
+        " `statistical.csv` of all recipes and a column `recipe`; their trials are in `trials/recipes/`.",
+    ),
     "profile.json": FileText(
         "profile.json",
         "`profile`",

@@ -38,6 +38,8 @@ RECIPE_FORMS = {
 }
 """recipes that leave the batch, and the search of its learning rate, as they are"""
 RECIPE_EXAMPLES = "lars:0.05, lamb, mixup:0.2, average:0.98 or adamw+smoothing:0.1"
+OPTIMIZER_LR_FACTORS = {"sgd": 1.0, "lars": 2.0, "adamw": 0.1, "lamb": 0.2}
+"""usual learning rates, over those of SGD, from which the search begins: the best ones on digits and patches"""
 FIXED_BATCH_RECIPES = ("linear", "sqrt", "grow", "auto")  # asked for by the names of their options
 
 
@@ -47,6 +49,12 @@ class Recipe(NamedTuple):
     name: str
     options: dict[str, RecipeValue]
     """options of training that differ from those of the sweep"""
+
+
+def find_lr_factor(recipe: Recipe, optimizer: str) -> float:
+    """Return the usual learning rate of a recipe over that of the optimizer that the sweep has without it."""
+    own = str(recipe.options.get("optimizer", optimizer))
+    return OPTIMIZER_LR_FACTORS.get(own, 1.0) / OPTIMIZER_LR_FACTORS.get(optimizer, 1.0)
 
 
 def parse_recipes(texts: Sequence[str]) -> tuple[Recipe, ...]:

@@ -17,9 +17,11 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.planning.document import PlanDocument
+from equipoise.planning.recipe_choice.recipe_report import RECIPES_FILE
 from equipoise.planning.search import GridSearch, LrBounds, Search
 from equipoise.planning.sharding.memory_report import MEMORY_FILE, build_memory_report
 from equipoise.planning.sharding.worker_limit import WorkerLimit
+from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
 from equipoise.storage.atomic import write_json
 from equipoise.workloads.notebook import name_factory, register_factory
@@ -48,7 +50,7 @@ from jobs.ray_tune.exchanges.exchange_tables import add_exchange_steps, build_ru
 from jobs.ray_tune.exchanges.exchange_trials import load_exchange_trials
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
-from jobs.ray_tune.recipes.recipe_sweep import RecipeSweep, require_trainable_recipes, search_recipes
+from jobs.ray_tune.recipes.recipe_sweep import ChosenRecipe, RecipeSweep, require_trainable_recipes, search_recipes
 from jobs.ray_tune.run_trials import run_trials
 from jobs.ray_tune.sweep_options import SweepOptions, build_sweep_options
 from jobs.ray_tune.sweep_subject import SweepSubject, load_sweep_subject
@@ -138,10 +140,8 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
         trials = build_sweep_trials(options, subject, timings, fastest, slots, gpu)
         leave_out_unaffordable_batches(trials, fastest, step_time_fit, subject.num_examples)
         setup = replace(subject.setup, machine=timings.machine)
-        if options.recipes:
-            facts = replace(facts, candidates=())
-            sweep = RecipeSweep(options.parsed_recipes, trials, fastest, find_first_lr(options, trials, fastest))
-            trials, setup = search_recipes(sweep, setup, timings.steps, step_time_fit, callbacks, out)
+        trials, setup = choose_recipe(options, ChosenRecipe(trials, setup), fastest, timings, step_time_fit, callbacks)
+        facts = replace(facts, candidates=()) if options.recipes else facts
         facts = keep_candidates_between_nodes(facts, options.exchanges, int(timings.steps.nodes.max()))
         facts = add_asynchronous_candidate(facts, options.exchanges, timings.steps)
         exchange_sweep = ExchangeSweep(facts, timings, step_time_fit, trials, options.budget.seconds)
@@ -222,6 +222,23 @@ def write_memory_report(document: PlanDocument, limit: WorkerLimit | None, timin
     """Write memory.json, for the page of the plan, if there is a limit of memory."""
     if limit is not None:
         write_json(out / MEMORY_FILE, build_memory_report(limit, document.plan, timings.steps).to_json())
+
+
+def choose_recipe(
+    options: SweepOptions,
+    plain: ChosenRecipe,
+    fastest_workers: FastestWorkers,
+    timings: TimingTables,
+    step_time_fit: StepTimeFit,
+    callbacks: list[Callback],
+) -> ChosenRecipe:
+    """Return the recipe that a sweep goes on with: the plain one, unless others are to be compared with it."""
+    if not options.recipes:
+        (options.out.absolute() / RECIPES_FILE).unlink(missing_ok=True)  # the plan is no longer that of one of them
+        return plain
+    first_lr = find_first_lr(options, plain.trials, fastest_workers)
+    sweep = RecipeSweep(options.parsed_recipes, plain.trials, fastest_workers, first_lr)
+    return search_recipes(sweep, plain.setup, timings.steps, step_time_fit, callbacks, options.out.absolute())
 
 
 def find_first_lr(

@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
@@ -50,8 +51,8 @@ def strip_recipe(trial: TrainConfig) -> TrainConfig:
     """Return the options of a trial with fixed values of those that recipes set."""
     forms = RECIPE_FORMS.values()
     names = {name for form in forms for name in (*form.options, form.number) if name}
-    defaults = {field.name: field.default for field in fields(TrainConfig)}
-    return replace(trial, **{name: defaults[name] for name in names})
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(TrainConfig) if field.name in names}
+    return replace(trial, **defaults)
 
 
 def load_finished_trials(folder: Path, base: TrainConfig, *, with_exchanges: bool = False) -> list[Record]:

@@ -16,10 +16,10 @@ from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.recipe_choice.compare_recipes import RecipeRuns, compare_recipes
 from equipoise.planning.recipe_choice.recipe_report import RECIPES_FILE, RECIPES_TABLE, RecipeReport
 from equipoise.planning.recipe_choice.recipe_search import RecipeSearch
-from equipoise.planning.search import LrBounds, Search
+from equipoise.planning.search import UNBOUNDED_LR, LrBounds, Search
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.training_setup import TrainingSetup
-from equipoise.registries.sweep_recipes import Recipe
+from equipoise.registries.sweep_recipes import Recipe, find_lr_factor
 from equipoise.storage.atomic import write_json
 from equipoise.workloads import load_workload
 from equipoise.workloads.checks.recipe_checks import check_recipes
@@ -80,7 +80,10 @@ class RecipeSweep:
     def __init__(
         self, recipes: Sequence[Recipe], trials: SweepTrials, fastest: FastestWorkers, lr: tuple[float, LrBounds]
     ) -> None:
-        """Search from a learning rate at the smallest batch, within its bounds."""
+        """Search from a learning rate of the plain recipe at the smallest batch, within bounds of that recipe.
+
+        Those of a recipe with another optimizer are the usual multiple of them.
+        """
         self.recipes, self.plain, self.fastest = recipes, trials, fastest
         self.initial_lr, self.bounds = lr
         self.by_recipe = {recipe.name: build_recipe_trials(trials, recipe) for recipe in recipes}
@@ -89,10 +92,11 @@ class RecipeSweep:
         """Run the trials of all recipes, and return those that ended, with the recipe of each."""
         for trials in self.by_recipe.values():
             trials.folder.mkdir(exist_ok=True, parents=True)
-        batches, seconds = sorted(self.fastest.seconds_by_batch), self.plain.deadline - time.time()
-        step_seconds = self.fastest.step_seconds
-        searches = {name: Search(batches, self.initial_lr, step_seconds, self.bounds) for name in self.by_recipe}
-        search = RecipeSearch(searches, PairingTime(self.plain.deadline, PAIRING_SHARE))
+        seconds = self.plain.deadline - time.time()
+        search = RecipeSearch(
+            {recipe.name: self.build_search(recipe) for recipe in self.recipes},
+            PairingTime(self.plain.deadline, PAIRING_SHARE),
+        )
         trials = RecipeTrials(**inherited_fields(self.plain) | {"by_recipe": self.by_recipe})
         adapter = RecipeSearchAdapter(search, trials, RecipeStatus())  # type: ignore[arg-type]  # it shows them too
         adapter.sweep_status.num_shown = len(adapter.finished_trials)  # type: ignore[attr-defined]
@@ -104,6 +108,14 @@ class RecipeSweep:
         require_finished_trials(own, self.plain.folder, seconds, trials.concurrent_trials, time_is_up=is_up)
         seeds = runs.seed + self.plain.base.seed
         return runs.assign(seed=seeds).sort_values(["recipe", *FINISHED_TRIAL_COLUMNS[:3]], ignore_index=True)
+
+    def build_search(self, recipe: Recipe) -> Search:
+        """Build the search of one recipe."""
+        factor = find_lr_factor(recipe, self.plain.base.optimizer)
+        low, high = (min(max(factor * lr, UNBOUNDED_LR[0]), UNBOUNDED_LR[1]) for lr in self.bounds)
+        bounds = self.bounds if self.bounds == UNBOUNDED_LR else (low, high)
+        batches = sorted(self.fastest.seconds_by_batch)
+        return Search(batches, factor * self.initial_lr, self.fastest.step_seconds, bounds)
 
     def choose(self, runs: pd.DataFrame, steps: pd.DataFrame, step_fit: StepTimeFit) -> RecipeReport:
         """Compare the recipes by their runs, each with the plan that it would have."""
