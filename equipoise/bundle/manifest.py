@@ -188,7 +188,6 @@ def require_section_of_kind(manifest: Manifest) -> None:
     sections = {kind: getattr(manifest, kind) for kind in KINDS}
     if [kind for kind, section in sections.items() if section is not None] != [manifest.kind]:
         raise EquipoiseError("bundle-invalid", f"it does not describe the {DATA_NAMES[manifest.kind]} that it takes")
-    is_regression = manifest.table is not None and manifest.table.label.kind == "number"
     if not isinstance(manifest.metrics, find_evaluation_type(manifest)):
         raise EquipoiseError("bundle-invalid", f"its metrics are not those of a model of {DATA_NAMES[manifest.kind]}")
     if manifest.table and list(manifest.table.label.classes) != manifest.classes:

@@ -1,4 +1,4 @@
-"""Photographs fitted whole into the input of a detector, and boxes found there put back into the photograph."""
+"""Photographs fitted whole into the input of a detector, and boxes moved between the two."""
 
 import io
 from dataclasses import dataclass
@@ -11,16 +11,11 @@ from PIL import Image
 from torch import Tensor
 
 from equipoise.errors import EquipoiseError
-from equipoise.images.decode import (
-    MAX_DECODED_PIXELS,
-    PILLOW_FORMATS,
-    PILLOW_MODES,
-    apply_exif_orientation,
-    convert_to_8_bit,
-)
+from equipoise.images.decode import MAX_DECODED_PIXELS, PILLOW_MODES, convert_to_8_bit
+from equipoise.images.orientation import PILLOW_FORMATS, apply_exif_orientation
 from equipoise.images.png import PILLOW_ERRORS
 
-BORDER_LEVEL = 128  # of the pixels beside a photograph of another shape
+BORDER_LEVEL = 128  # of the pixels beside a photograph of another shape; in training and in service
 
 
 @dataclass(frozen=True)
@@ -51,6 +46,13 @@ class ImagePlacement:
         """Left and top side of the photograph in the input, in whole pixels."""
         width, height = self.placed_size
         return (self.input_width - width) // 2, (self.input_height - height) // 2
+
+    def to_input(self, boxes: Tensor) -> Tensor:
+        """Return boxes (..., 4) of the photograph, as left, top, width and height, in pixels of the input."""
+        width, height = self.placed_size
+        factor = torch.tensor([width / self.width, height / self.height], dtype=boxes.dtype)
+        corner = torch.tensor(self.corner, dtype=boxes.dtype)
+        return torch.cat([boxes[..., :2] * factor + corner, boxes[..., 2:] * factor], -1)
 
     def to_photograph(self, boxes: Tensor) -> Tensor:
         """Return boxes (..., 4) of the input, as left, top, width and height, in pixels of the photograph.

@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from equipoise.boxes.box import BoxedPicture
 from equipoise.boxes.problems import Problem, ProblemKind
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import first_error_line
-from equipoise.images.letterbox import fit_letterbox, load_letterboxed
-from equipoise.images.png import PILLOW_ERRORS
+from equipoise.images.placement import ImagePlacement, load_placed_image
 from equipoise.workloads.detection.box_augment import empty_boxes
 from equipoise.workloads.free_memory import find_free_memory
 
@@ -36,13 +33,9 @@ class LazyPictures:
 
     def __getitem__(self, index: int) -> Tensor:
         try:
-            return torch.from_numpy(load_letterboxed(self.paths[index], self.size)[0])
-        except PILLOW_ERRORS as error:
-            raise EquipoiseError(
-                "dataset-invalid",
-                f"cannot read {self.paths[index]}: {first_error_line(error)}",
-                "mend it, or remove it with its labels",
-            ) from error
+            return load_placed_image(self.paths[index], (3, self.size, self.size))[0]
+        except EquipoiseError as error:
+            raise EquipoiseError("dataset-invalid", error.problem, "mend it, or remove it with its labels") from error
 
 
 def read_boxed_pictures(
@@ -54,7 +47,7 @@ def read_boxed_pictures(
     if decoded_bytes > MAX_IN_MEMORY_BYTES or decoded_bytes * COPIES_IN_MEMORY * workers > find_free_memory():
         return list(pictures), LazyPictures(paths, size), []
     with ThreadPoolExecutor() as pool:
-        loaded = list(pool.map(partial(try_load_letterboxed, size=size), paths))
+        loaded = list(pool.map(partial(try_load_placed, size=size), paths))
     kept = [picture for picture, pixels in zip(pictures, loaded, strict=True) if pixels is not None]
     problems = [
         Problem(ProblemKind.FILE_BROKEN, picture.file_name)
@@ -65,11 +58,11 @@ def read_boxed_pictures(
     return kept, torch.stack(tensors) if tensors else torch.empty(0, 3, size, size, dtype=torch.uint8), problems
 
 
-def try_load_letterboxed(path: Path, size: int) -> Tensor | None:
+def try_load_placed(path: Path, size: int) -> Tensor | None:
     """Load a photograph as uint8 (3, size, size); None if it is damaged."""
     try:
-        return torch.from_numpy(load_letterboxed(path, size)[0])
-    except PILLOW_ERRORS:
+        return load_placed_image(path, (3, size, size))[0]
+    except EquipoiseError:
         return None
 
 
@@ -78,8 +71,8 @@ def boxes_to_targets(pictures: Sequence[BoxedPicture], classes: Sequence[str], s
     most = max((len(picture.boxes) for picture in pictures), default=0)
     targets = empty_boxes(len(pictures), max(most, 1))
     for index, picture in enumerate(pictures):
-        letterbox = fit_letterbox(picture.width, picture.height, size)
+        placement = ImagePlacement(picture.width, picture.height, size, size)
         for place, box in enumerate(picture.boxes):
-            corners = letterbox.boxes_to_square(np.array([box.x, box.y, box.width, box.height], np.float64))
-            targets[index, place] = [classes.index(box.label), *corners, box.is_crowd]
+            corners = placement.to_input(torch.tensor([box.x, box.y, box.width, box.height], dtype=torch.float64))
+            targets[index, place] = [classes.index(box.label), *corners.tolist(), box.is_crowd]
     return torch.from_numpy(targets).float()

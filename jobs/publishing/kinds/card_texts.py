@@ -98,8 +98,8 @@ def describe_detection(metrics: DetectionEvaluation) -> list[str]:
     return [
         f"Mean average precision {metrics.average_precision:.3f} (COCO's, over overlaps of 0.50 to 0.95), "
         f"{metrics.average_precision_50:.3f} at an overlap of 0.50. Boxes count from a score of "
-        f"{metrics.threshold:.3f}, which has the best F1 on the reference split: {metrics.precision:.1%} of them are right then, and "
-        f"{metrics.recall:.1%} of the labelled boxes are found.",
+        f"{metrics.threshold:.3f}, which has the best F1 on the reference split: {metrics.precision:.1%} of them are "
+        f"right then, and {metrics.recall:.1%} of the labelled boxes are found.",
         "",
         "| class | average precision |",
         "|---|--:|",

@@ -19,7 +19,9 @@ def test_corners_of_the_photograph_come_back_exactly(width, height, input_width,
     (left, top), (placed_width, placed_height) = placement.corner, placement.placed_size
     assert left >= 0 and top >= 0 and left + placed_width <= input_width and top + placed_height <= input_height
     boxes = torch.tensor([[left, top, placed_width, placed_height]], dtype=torch.float64)
-    torch.testing.assert_close(placement.to_photograph(boxes)[0], torch.tensor([0, 0, width, height]).double())
+    whole = torch.tensor([[0, 0, width, height]], dtype=torch.float64)
+    torch.testing.assert_close(placement.to_photograph(boxes), whole)
+    torch.testing.assert_close(placement.to_input(whole), boxes)
 
 
 def test_boxes_are_cut_at_the_sides_of_the_photograph():

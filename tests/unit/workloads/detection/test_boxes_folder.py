@@ -13,7 +13,7 @@ from equipoise.boxes.formats.coco import write_coco
 from equipoise.boxes.formats.voc import write_voc
 from equipoise.boxes.formats.yolo import write_yolo
 from equipoise.config import TrainConfig
-from equipoise.images.letterbox import fit_letterbox, load_letterboxed
+from equipoise.images.placement import load_placed_image
 from equipoise.training.loop import laps
 from equipoise.workloads import load_workload
 from equipoise.workloads.detection.boxes_folder import deal_pictures
@@ -79,24 +79,14 @@ def test_boxes_are_around_the_things_in_the_square_picture(tmp_path):
             assert np.abs(np.array(found) - expected).max() <= 1.5
 
 
-def test_letterbox_maps_boxes_there_and_back():
-    for width, height in ((300, 120), (119, 451), (5, 4000), (64, 64)):
-        letterbox = fit_letterbox(width, height, 64)
-        corners = np.array([[0, 0, width, height], [1.5, 2, 3, 1]], np.float64)
-        square = letterbox.boxes_to_square(corners)
-        assert (square[0] >= 0).all() and (square[0, :2] + square[0, 2:] <= 64 + 1e-9).all()
-        assert max(square[0, 2:]) == pytest.approx(64)
-        assert np.allclose(letterbox.boxes_to_picture(square), corners)
-
-
 def test_photograph_is_turned_upright_before_it_is_fitted(tmp_path):
     wide = Image.new("RGB", (60, 40), (0, 0, 0))
     wide.paste((255, 255, 255), (0, 0, 30, 40))
     exif = Image.Exif()
     exif[0x0112] = 6
     wide.save(tmp_path / "turned.jpg", exif=exif, quality=95)
-    pixels, letterbox = load_letterboxed(tmp_path / "turned.jpg", 60)
-    assert pixels.shape == (3, 60, 60) and letterbox.left == 10 and letterbox.top == 0
+    pixels, placement = load_placed_image(tmp_path / "turned.jpg", (3, 60, 60))
+    assert pixels.shape == (3, 60, 60) and placement.corner == (10, 0)
     assert pixels[:, :28, 12:48].min() > 200 and pixels[:, 32:, 12:48].max() < 50
 
 
