@@ -11,8 +11,9 @@ from PIL import Image
 from torch import Tensor
 
 from equipoise.errors import EquipoiseError
-from equipoise.images.decode import MAX_DECODED_PIXELS, PILLOW_MODES, convert_to_8_bit
+from equipoise.images.decode import PILLOW_MODES
 from equipoise.images.orientation import PILLOW_FORMATS, apply_exif_orientation
+from equipoise.images.pixel_depth import MAX_DECODED_PIXELS, convert_to_8_bit
 from equipoise.images.png import PILLOW_ERRORS
 
 BORDER_LEVEL = 128  # of the pixels beside a photograph of another shape; in training and in service
