@@ -77,7 +77,7 @@ class TrainConfig:
     examples_pattern: str | None = None
     """regular expression whose first group is the number of examples seen so far, in the same line or one before"""
     model: str | None = None
-    """model to train: lenet or any torchvision classifier (resnet18, ...), for boxes center:2x64 or its detectors,
+    """model to train: lenet or any torchvision classifier (resnet18, ...), for boxes center:2x64 or one of torchvision,
     for text gpt:4x128 or hf:llama:4x128; by default the workload's own"""
     data: str = "data"
     """folder or URL of the data set, or folder that it is downloaded to; tables and texts may be a single file"""

@@ -63,7 +63,7 @@ def starts_with_numbers(path: Path) -> bool:
     """Return whether the first line of a file are numbers, at least as many as a box has."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         fields = file.readline(10_000).split()
-    return len(fields) >= 5 and parse_numbers(fields) is not None
+    return len(fields) >= 5 and parse_finite_numbers(fields) is not None
 
 
 def read_class_names(root: Path) -> list[str]:
@@ -105,7 +105,7 @@ def read_yolo_file(
         where = f"{place}, line {number}"
         if not (fields := line.split()):
             continue
-        values = parse_numbers(fields)
+        values = parse_finite_numbers(fields)
         if values is None or not (len(values) == 5 or (len(values) >= 7 and len(values) % 2)) or values[0] % 1:
             pictures.report(ProblemKind.BOX_BROKEN, where)
         elif not 0 <= values[0] < len(classes):
@@ -117,7 +117,7 @@ def read_yolo_file(
     return tuple(boxes)
 
 
-def parse_numbers(fields: Sequence[str]) -> list[float] | None:
+def parse_finite_numbers(fields: Sequence[str]) -> list[float] | None:
     """Return the finite numbers in the fields of a line; None if one of them is something else."""
     try:
         values = [float(field) for field in fields]

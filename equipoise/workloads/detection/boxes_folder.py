@@ -27,7 +27,7 @@ from equipoise.workloads.detection.shelf import DETECTION_DEFAULTS, TARGET_PRECI
 from equipoise.workloads.detection.workload import BoxWorkload
 from equipoise.workloads.image_folder import folder_name
 
-DEFAULT_SIZE, SIZE_STEP, MAX_SIZE = 256, 8, 2048  # pixels per side: whole places of the detector's maps
+DEFAULT_PIXELS, PIXEL_STEP, MAX_PIXELS = 256, 8, 2048  # pixels per side: whole places of the detector's maps
 MIN_PICTURES = 20
 SPLIT_FRACTIONS = {"train": 0.6, "validation": 0.15, "reference": 0.1, "test": 0.15}
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)  # commands configure no handler: Python th
 
 def boxes(config: TrainConfig) -> BoxWorkload:
     """Build the workload of the labelled pictures in --data; report what cannot be used and leave it out."""
-    size = require_size(config.image_size or DEFAULT_SIZE)
+    size = require_size(config.image_size or DEFAULT_PIXELS)
     root = fetch_data(config.data)
     dataset = read_boxed_folder(root)
     pictures, pixels, broken = read_boxed_pictures(root, dataset.pictures, size, config.workers)
@@ -69,10 +69,10 @@ def boxes(config: TrainConfig) -> BoxWorkload:
 
 def require_size(size: int) -> int:
     """Return the pixels per side of the square that pictures are fitted into; refuse one without whole places."""
-    if size % SIZE_STEP or not 4 * SIZE_STEP <= size <= MAX_SIZE:
+    if size % PIXEL_STEP or not 4 * PIXEL_STEP <= size <= MAX_PIXELS:
         raise EquipoiseError(
             "option-range",
-            f"boxes takes pictures of a multiple of {SIZE_STEP} pixels per side, from {4 * SIZE_STEP} to {MAX_SIZE},"
+            f"boxes takes a multiple of {PIXEL_STEP} pixels per side, from {4 * PIXEL_STEP} to {MAX_PIXELS},"
             f" got --image-size {size}",
         )
     return size

@@ -14,7 +14,11 @@ from equipoise.workloads.detection.shelf_renderer import render_shelves
 from equipoise.workloads.detection.workload import BoxWorkload
 from equipoise.workloads.vending.products import MACHINE_PRODUCTS
 
-DEFAULT_SIZE, SIZE_STEP, MAX_SIZE = 96, 24, 480  # pixels per side: whole slots, and whole places of the detector's maps
+DEFAULT_PIXELS, PIXEL_STEP, MAX_PIXELS = (
+    96,
+    24,
+    480,
+)  # pixels per side: whole slots, and whole places of the detector's maps
 RENDER_SEED = 2026
 EXAMPLES_PER_SPLIT = {"train": 800, "validation": 200, "reference": 400, "test": 400}
 TARGET_PRECISION = 0.5
@@ -25,11 +29,11 @@ DETECTION_DEFAULTS = MappingProxyType(
 
 def shelf(config: TrainConfig) -> BoxWorkload:
     """Build the workload of rendered shelves; the splits are consecutive ranges of picture indices under one seed."""
-    size = config.image_size or DEFAULT_SIZE
-    if size % SIZE_STEP or not SIZE_STEP <= size <= MAX_SIZE:
+    size = config.image_size or DEFAULT_PIXELS
+    if size % PIXEL_STEP or not PIXEL_STEP <= size <= MAX_PIXELS:
         raise EquipoiseError(
             "option-range",
-            f"shelf renders pictures of a multiple of {SIZE_STEP} pixels per side up to {MAX_SIZE},"
+            f"shelf renders pictures of a multiple of {PIXEL_STEP} pixels per side up to {MAX_PIXELS},"
             f" got --image-size {size}",
         )
     ends = np.cumsum([0, *EXAMPLES_PER_SPLIT.values()])

@@ -53,7 +53,7 @@ def test_answers_are_the_boxes_that_maps_describe():
     first = first[first[:, 5].argsort()]
     assert torch.allclose(first[:, :4], expected[:, 1:5], atol=1e-4) and first[:, 5].tolist() == [1, 2]
     assert (outputs["detections"][2, :, 4] < 1e-4).all()
-    assert coco_precision(box_rows(outputs, TARGETS)) == 1
+    assert coco_precision(box_rows(outputs, TARGETS)) == pytest.approx(1)
 
 
 def test_neighbours_of_a_peak_are_no_answers():
@@ -93,12 +93,12 @@ def test_loss_of_a_batch_is_the_mean_of_its_parts():
 
 
 def test_gradient_is_that_of_differences():
-    maps = {name: value.double().requires_grad_() for name, value in perfect_maps().items()}
+    maps = {name: value[:1].double().requires_grad_() for name, value in perfect_maps().items()}
     with torch.no_grad():
         maps["heatmap"].mul_(0.1)
         maps["sides"].mul_(1.1)
     assert torch.autograd.gradcheck(
-        lambda heatmap, sides: center_loss({"heatmap": heatmap, "sides": sides}, TARGETS.double()),
+        lambda heatmap, sides: center_loss({"heatmap": heatmap, "sides": sides}, TARGETS[:1].double()),
         (maps["heatmap"], maps["sides"]),
     )
 
