@@ -19,6 +19,7 @@ STEM_PIXELS, STEM_CHANNELS = (
     4,
     24,
 )  # patches of 4 x 4 pixels: as exact as two convolutions, in three quarters of the time
+DEFAULT_BLOCKS, DEFAULT_WIDTH = 1, 72
 PRIOR = 0.02  # score of a new model everywhere: most places are no centre
 
 
@@ -41,6 +42,7 @@ class ResidualBlock(nn.Module):
             nn.Conv2d(channels, channels, 3, padding=1, bias=False),
             nn.GroupNorm(channels // 8, channels),
         )
+        nn.init.zeros_(self.body[2].weight)  # type: ignore[arg-type]  # of the last norm: begin as an identity
 
     def forward(self, features: Tensor) -> Tensor:
         return F.relu(features + self.body(features))
@@ -53,7 +55,9 @@ class CenterModel(nn.Module):
     a place to the left, top, right and bottom of its box, in pixels.
     """
 
-    def __init__(self, num_classes: int, width: int = 64, blocks: int = 1, max_answers: int = MAX_ANSWERS) -> None:
+    def __init__(
+        self, num_classes: int, width: int = DEFAULT_WIDTH, blocks: int = DEFAULT_BLOCKS, max_answers: int = MAX_ANSWERS
+    ) -> None:
         super().__init__()
         self.max_answers = max_answers
         self.body = nn.Sequential(

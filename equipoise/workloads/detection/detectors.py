@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.workloads.detection.center_loss import center_loss
-from equipoise.workloads.detection.center_model import CenterModel
+from equipoise.workloads.detection.center_model import DEFAULT_BLOCKS, DEFAULT_WIDTH, CenterModel
 from equipoise.workloads.detection.torchvision_detectors import (
     SSDLITE_MEAN,
     SSDLITE_STD,
@@ -24,7 +24,7 @@ from equipoise.workloads.detection.torchvision_detectors import (
 from equipoise.workloads.models import IMAGENET_MEAN, IMAGENET_STD
 
 CENTER_NAME = re.compile(r"center(?::(\d{1,2})x(\d{1,4}))?")
-DEFAULT_BLOCKS, DEFAULT_WIDTH, WIDTH_STEP, MAX_BLOCKS, MAX_WIDTH = 1, 64, 8, 32, 1024
+WIDTH_STEP, MAX_BLOCKS, MAX_WIDTH = 8, 32, 1024
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ RENDER_SEED = 2026
 EXAMPLES_PER_SPLIT = {"train": 800, "validation": 200, "reference": 400, "test": 400}
 TARGET_PRECISION = 0.5
 DETECTION_DEFAULTS = MappingProxyType(
-    {"optimizer": "adamw", "lr": 2e-3, "weight_decay": 1e-4, "clip_norm": 10.0, "warmup_examples": 400}
+    {"optimizer": "adamw", "lr": 3e-3, "weight_decay": 1e-4, "clip_norm": 10.0, "warmup_examples": 160}
 )
 
 
