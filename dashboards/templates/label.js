@@ -255,8 +255,10 @@ const save = async () => {
     if (!revision) state.queue.labelled += 1;
     state.document = { ...state.document, ...saved };
   } catch (error) {
-    if (error.status === 409 && error.content.current) adoptConflict(error.content.current);
-    throw error;
+    if (error.status !== 409 || !error.content.current) throw error;
+    adoptConflict(error.content.current);
+    const remedy = kind === "boxes" ? "Undo brings back yours." : "Press a number to change it.";
+    throw new Error(`${error.content.current.author || "Somebody"} saved this picture in the meantime, as you see it now. ${remedy}`);
   }
   localStorage.removeItem(draftKey(picture));
 };
@@ -298,13 +300,13 @@ const chooseClass = (name) => {
   if (!name || state.isBusy) return;
   if (kind === "class") {
     if (!state.document) return;
-    const before = state.label;
     state.label = name;
     return run(async () => {
       try {
         if (name !== state.document.label) await save();
       } catch (error) {
-        if (error.status !== 409) state.label = before;
+        state.label = state.document.label;
+        showClasses();
         throw error;
       }
       await openNext();

@@ -63,7 +63,8 @@ class LabelQueue:
         while (name := self._lease_first(holder, skip)) is not None:
             try:
                 self.page_copy(name)
-            except (EquipoiseError, OSError):
+            except (EquipoiseError, OSError) as error:
+                self.broken.setdefault(name, describe_failure(error))
                 continue
             return name
         return None
@@ -109,13 +110,18 @@ class LabelQueue:
             with self._decoding:
                 copy = make_page_copy(path)
         except (EquipoiseError, OSError) as error:
-            self.broken[name] = error.problem if isinstance(error, EquipoiseError) else str(error.strerror)
+            self.broken[name] = describe_failure(error)
             raise
         self.broken.pop(name, None)
         self._copies[name] = changed_at, copy
         for oldest in list(self._copies)[:-MAX_PAGE_COPIES]:
             self._copies.pop(oldest, None)
         return copy
+
+
+def describe_failure(error: EquipoiseError | OSError) -> str:
+    """Return why a picture cannot be read, without its path, which the page shows beside it."""
+    return error.problem if isinstance(error, EquipoiseError) else error.strerror or type(error).__name__
 
 
 def is_picture_of(folder: Path, name: str) -> bool:

@@ -108,6 +108,14 @@ def test_skipped_and_broken_pictures_are_passed_over_and_broken_ones_named(tmp_p
     assert queue.page_copy("000.png").width == 120 and queue.state().broken == {}
 
 
+def test_link_to_nothing_is_passed_over_and_named(tmp_path):
+    write_pictures(tmp_path / "photos", 2)
+    (tmp_path / "photos" / "000.png").unlink()
+    (tmp_path / "photos" / "000.png").symlink_to(tmp_path / "gone.png")
+    queue = build_queue(tmp_path)
+    assert queue.take_next("anna") == "001.png" and list(queue.state().broken) == ["000.png"]
+
+
 @pytest.mark.parametrize("name", ["../secret.png", "notes.txt", "missing.png", "linked/secret.png", "photos"])
 def test_only_pictures_of_the_folder_are_opened(tmp_path, name):
     write_pictures(tmp_path / "photos", 1)
