@@ -1,8 +1,8 @@
 """Compare one worker with two that share its batch: why the second makes it slower, and from which batch on it pays.
 
 Both take the same steps with the same examples. The seconds of two workers are predicted from steps without an exchange
-and from the exchange of gradients by itself, then measured in turns. Writes comparison.json and the page comparison.html
-to --out; no model is kept.
+and from the exchange of gradients by itself, then measured in turns. Writes comparison.json and the page
+comparison.html to --out; no model is kept.
 
 Exit status: 0 both files were written; 1 a worker failed, or the object store did not answer; 2 wrong options or files;
 143 stopped.
