@@ -11,6 +11,7 @@ from equipoise.training.loop import Training
 from jobs.adapt import AdaptOptions
 from jobs.captures import CapturesOptions
 from jobs.check import CheckOptions
+from jobs.compare_devices import ComparisonOptions
 from jobs.contact_sheet import ContactSheetOptions
 from jobs.demo.__main__ import DemoOptions
 from jobs.label import LabelOptions
@@ -39,6 +40,7 @@ OPTION_CLASSES = (
     LabelOptions,
     LinksOptions,
     ProfileOptions,
+    ComparisonOptions,
 )
 OTHER_OPTIONS = {  # of Ray, pip, curl and other tools
     *("--working-dir", "--submission-id", "--no-wait", "--runtime-env-json", "--metadata-json", "--head", "--generate"),
