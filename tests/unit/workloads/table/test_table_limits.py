@@ -38,7 +38,9 @@ def test_a_single_text_counts_where_others_are_missing():
 def test_more_than_twenty_texts_that_read_as_numbers_are_no_categories():
     few = [*map(str, range(19)), "?"]
     assert len(fit_table(rooms=spread(few))[0]["rooms"].categories) == 20
-    with raises_code("dataset-invalid", "'?' in row 21 of points.csv and numbers in most others", "replace it by a number"):
+    with raises_code(
+        "dataset-invalid", "'?' in row 21 of points.csv and numbers in most others", "replace it by a number"
+    ):
         fit_table(rooms=spread([*map(str, range(20)), "?"]))
 
 
