@@ -13,6 +13,7 @@ from equipoise.planning.examples_to_target import (
     find_turned_up_batches,
     select_best_lr,
 )
+from equipoise.planning.sections.examples_section import predict_examples
 
 FEWEST, CRITICAL = 1000.0, 100.0
 BATCHES = (10, 50, 200)
@@ -185,3 +186,10 @@ def test_rates_that_never_reach_the_target_are_last_and_unknown_ones_are_one_rat
     rows = [(8, 0.1, 0, 500, 0), (8, 0.2, 0, 9000, 1), (16, None, 0, 700, 1), (16, None, 1, 800, 1)]
     best = select_best_lr(build_runs(*rows), 0.1)
     assert best[best.global_batch == 8].lr.tolist() == [0.2] and len(best[best.global_batch == 16]) == 2
+
+
+def test_predictions_have_the_interval_of_their_draws_where_something_is_known():
+    known = predict_examples(build_curve(), 50)
+    assert known.low < known.examples < known.high and (known.global_batch, known.lr) == (50, 0.1)
+    unknown = predict_examples(build_curve(log_parameters=None), 60)
+    assert unknown.examples is unknown.low is unknown.high is None

@@ -9,7 +9,9 @@ from equipoise.planning.exchange_choice.exchange_bounds import (
     MIN_GAIN,
     ExchangeBound,
     expect_ratio,
+    next_interval,
     select_survivors,
+    split_step,
 )
 from equipoise.planning.exchange_choice.exchange_estimates import ExchangeEstimate, apply_exchange, estimate_interval
 from equipoise.planning.exchange_choice.exchange_verdicts import (
@@ -260,3 +262,17 @@ def test_fewer_examples_than_those_of_exact_sums_are_not_expected(world):
     assert fast.component_seconds == (exact.component_seconds[0] / 2, 0)
     slow = apply_exchange(exact, lucky, exact.component_seconds[0] + 1.0, is_timed=True, name="bf16")
     assert slow.component_seconds == pytest.approx((exact.component_seconds[0], 1.0))
+
+
+def test_next_interval_is_the_power_of_two_nearest_to_the_best_that_is_an_octave_from_all_others(world):
+    costs = world[1]
+    bound = build_bound("local:16")
+    compute, exchange = split_step(bound, costs)
+
+    def suggest(best, tried):
+        return next_interval(bound, costs, 1 + best**2 * compute / exchange, tried)
+
+    assert suggest(32, [16, 64]) == 32 and suggest(30, [16, 64]) == 32 and suggest(3, [16, 64]) == 4
+    assert suggest(1000, [16, 64]) == 256 and suggest(1, [16, 64]) == 2
+    assert suggest(16, [16]) in (4, 64)  # two values tell more the further they are apart
+    assert compute > 0 and exchange > 0
