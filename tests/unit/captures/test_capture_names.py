@@ -8,7 +8,7 @@ import pytest
 from equipoise.captures.capture import CaptureName, is_stale_file, labelling_priority, new_capture_id
 from equipoise.captures.labels import format_class_list, parse_label_csv, require_class, require_folder_name
 from equipoise.captures.store import CaptureStore
-from tests.support.captures import build_request
+from tests.support.captures import build_request, draw_keys
 from tests.support.errors import raises_code
 
 KEY = "0.12345678901234500"
@@ -110,3 +110,27 @@ def test_rows_of_a_csv_have_their_numbers():
         parse_label_csv("id,label\na,b\na,b,c\n")
     with raises_code("labels-invalid", f"got '{'x' * 80}'"):
         parse_label_csv("x" * 100)
+
+
+def test_location_is_listed_again_once_the_time_between_listings_has_passed(tmp_path):
+    now = [0.0]
+    store = CaptureStore(str(tmp_path), 200, clock=lambda: now[0], listing_seconds=5.0)
+    store.offer(build_request())
+    other = CaptureStore(str(tmp_path), 200)
+    for seconds, known in ((0.0, 1), (4.9, 2), (5.0, 3)):
+        now[0] = seconds
+        assert len(store._kept["usual"]) == known
+        for _ in range(10 if seconds == 4.9 else 0):
+            other.offer(build_request())
+        store.offer(build_request())
+    assert len(store._kept["usual"]) == 14  # with those of the other store
+
+
+def test_room_of_captures_that_were_removed_is_free_at_once(tmp_path):
+    keys = draw_keys(3, [1.0] * 40)
+    position = next(index for index in range(5, 40) if keys[index] < 0.5 * max(keys[:index]))
+    store = CaptureStore(str(tmp_path), 2, seed=3)
+    for _ in range(position):
+        store.offer(build_request(1.0))
+    store.remove_older(time.time() + 10)
+    assert not list(tmp_path.iterdir()) and store.offer(build_request(1.0))

@@ -115,3 +115,11 @@ def test_images_smaller_than_the_kernel_are_blurred_too(shape):
     assert blurred.shape == image.shape and blurred.std() < image.std()
     flat = torch.full((1, 1, *shape), 7.0)
     torch.testing.assert_close(gaussian_blur(flat, np.array([2.0]), 2.0), flat)
+
+
+def test_every_level_of_light_has_the_value_of_the_srgb_curve():
+    levels = np.arange(4096) / 4095
+    encoded = linear_to_srgb8(torch.from_numpy(levels).float())
+    np.testing.assert_array_equal(encoded, np.rint(srgb_encode(levels) * 255))
+    between = torch.tensor([0.49 / 4095, 0.51 / 4095, -1.0, 2.0])
+    assert linear_to_srgb8(between).tolist() == [0, encoded[1], 0, 255]

@@ -43,3 +43,9 @@ def test_seconds_never_fall_above_the_largest_size():
 def test_first_of_two_equally_fast_algorithms_is_chosen():
     timings = [AlgorithmTiming(name, 1000, 0.001) for name in ("tree", "ring")]
     assert choose_algorithm(1000, timings) == "tree" and choose_algorithm(1000, timings[::-1]) == "ring"
+
+
+@pytest.mark.parametrize(("size", "seconds"), [(2500, 0.0045), (3000, 0.005), (5000, 0.007)])
+def test_last_line_goes_on_above_the_largest_of_several_sizes(size, seconds):
+    timings = [AlgorithmTiming("ring", *row) for row in ((3000, 0.005), (1000, 0.001), (2000, 0.004))]
+    assert estimate_sum_seconds(size, "ring", timings) == pytest.approx(seconds)

@@ -72,6 +72,7 @@ def test_busiest_worker_has_the_largest_part_and_sends_it_to_all_others():
     assert store_traffic(parts, 2) == (60, 2)  # all that it pushes, and its own part once
     assert store_traffic(parts, 5) == (60 - 30 + 4 * 30, 2)
     assert store_traffic(parts, 5, clips=True) == (150, 3)
+    assert store_traffic([10, 10], 3, clips=True) == (30, 3) and store_traffic([20], 3, clips=True) == (40, 2)
 
 
 def test_keys_of_one_size_go_to_the_servers_in_turn():

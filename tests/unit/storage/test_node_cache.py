@@ -167,6 +167,15 @@ def test_data_that_change_while_they_are_copied_are_refused(cache, url, tmp_path
     assert set(read_tree(fetch_data(url))) == {"lawn/2.png", "lawn/5.png", "roof/deep/er/3.png"}
 
 
+def test_nothing_is_kept_of_a_copy_of_several_versions(url, tmp_path):
+    stale, entry = list_objects(url), tmp_path / "entry"
+    write_tree(tmp_path / "photos", {"lawn/5.png": b"five"})
+    entry.mkdir()
+    with raises_code("dataset-unavailable", url, "changed"):
+        make_copy(stale, entry, entry / "files", None)
+    assert not (entry / "partial").exists()
+
+
 def test_object_of_another_size_than_listed_is_refused(url, tmp_path):
     (tmp_path / "incoming").mkdir()
     with raises_code("dataset-unavailable", "lawn/1.png"):
