@@ -127,9 +127,8 @@ def format_ratio(runs: list[Row], plain: dict[int, Row]) -> str:
     log_mean = mean([math.log(ratio) for ratio in ratios])
     reach = spread / math.sqrt(len(ratios)) * float(student_t.ppf(INTERVAL_QUANTILES[1], freedom))
     low, high = math.exp(log_mean - reach), math.exp(log_mean + reach)
-    return f"{math.exp(log_mean):.2f} ({low:.2f} to {high:.2f})" + (
-        "" if len(ratios) == 3 else f", {len(ratios)} pairs"
-    )
+    pairs = "" if len(ratios) == len(SEEDS) else f", {pluralize(len(ratios), 'pair')}"
+    return f"{math.exp(log_mean):.2f} ({low:.2f} to {high:.2f}){pairs}"
 
 
 def print_seconds(workload: TableWorkload, rows: list[Row]) -> None:
