@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student_t
 
-from benchmarks.recipe_trials import RECIPES, WORKLOADS, Row, TableWorkload
+from benchmarks.recipe_trials import RECIPES, SEEDS, WORKLOADS, Row, TableWorkload
+from equipoise.formatting import pluralize
 from equipoise.planning.examples_to_target import fit_examples_curve
 from equipoise.planning.exchange_choice.examples_ratio import pool_pair_scatter
 from equipoise.planning.setting_runs import PRIOR_SEED_NOISE, SettingRuns
@@ -127,9 +128,8 @@ def format_ratio(runs: list[Row], plain: dict[int, Row]) -> str:
     log_mean = mean([math.log(ratio) for ratio in ratios])
     reach = spread / math.sqrt(len(ratios)) * float(student_t.ppf(INTERVAL_QUANTILES[1], freedom))
     low, high = math.exp(log_mean - reach), math.exp(log_mean + reach)
-    return f"{math.exp(log_mean):.2f} ({low:.2f} to {high:.2f})" + (
-        "" if len(ratios) == 3 else f", {len(ratios)} pairs"
-    )
+    pairs = "" if len(ratios) == len(SEEDS) else f", {pluralize(len(ratios), 'pair')}"
+    return f"{math.exp(log_mean):.2f} ({low:.2f} to {high:.2f}){pairs}"
 
 
 def print_seconds(workload: TableWorkload, rows: list[Row]) -> None:

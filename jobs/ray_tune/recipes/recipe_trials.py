@@ -13,9 +13,8 @@ from equipoise.planning.recipe_choice.recipe_search import RecipeSearch, RecipeT
 from equipoise.registries.sweep_recipes import PLAIN_RECIPE, Recipe
 from equipoise.runs.record import Record
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, load_finished_trials, record_to_row
-from jobs.ray_tune.tuner import SearchAdapter, SweepTrials
+from jobs.ray_tune.tuner import RECIPE_TRIALS_FOLDER, SearchAdapter, SweepTrials
 
-RECIPE_TRIALS_FOLDER = "recipes"  # in the folder of the plain trials
 RECIPE_TRIAL_COLUMNS = ["recipe", *FINISHED_TRIAL_COLUMNS]
 
 
