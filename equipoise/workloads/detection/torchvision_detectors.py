@@ -46,22 +46,22 @@ def list_torchvision_detectors() -> list[str]:
 
 def stack_answers(answers: list[dict[str, Tensor]], pictures: Tensor) -> Tensor:
     """Return the answers of torchvision as (n, 100, 6): x, y, width, height, score and class, -1 if unused."""
-    stacked = pictures.new_zeros(len(answers), MAX_ANSWERS, 6)
-    stacked[..., 5] = -1
-    for row, answer in zip(stacked, answers, strict=True):
+    unused = pictures.new_tensor([0.0, 0.0, 0.0, 0.0, 0.0, -1.0])
+    rows = []
+    for answer in answers:
         best = answer["scores"].topk(min(MAX_ANSWERS, len(answer["scores"]))).indices
-        corners = answer["boxes"][best]
+        corners, labels = answer["boxes"][best], answer["labels"][best] - 1  # 0 is the background
         sides = corners[:, 2:] - corners[:, :2]
-        labels = answer["labels"][best].to(row.dtype) - 1  # 0 is the background
-        row[: len(best)] = torch.cat([corners[:, :2], sides, answer["scores"][best, None], labels[:, None]], 1)
-    return stacked
+        found = torch.cat([corners[:, :2], sides, answer["scores"][best, None], labels[:, None]], 1)
+        rows.append(torch.cat([found, unused.expand(MAX_ANSWERS - len(best), 6)]))
+    return torch.stack(rows)
 
 
 def torchvision_loss(outputs: Any, targets: Tensor) -> Tensor:
     """Return the sum of the losses of torchvision's detector; 0 in evaluation, where it computes none."""
     if "detector" not in outputs:
-        detections: Tensor = outputs["detections"]
-        return detections.sum() * 0
+        nothing: Tensor = outputs["detections"].sum() * 0
+        return nothing
     losses = outputs["detector"](list(outputs["pictures"]), [unstack_boxes(boxes) for boxes in targets])
     return torch.stack([*losses.values()]).sum()
 

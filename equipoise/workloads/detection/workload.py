@@ -22,8 +22,9 @@ class BoxWorkload(Workload):
 
     The inputs of its splits are pictures as uint8 (examples, 3, height, width), or a sequence that reads one at a time.
     The targets are boxes (examples, boxes, 6): class, x, y, width and height in pixels of the picture as the model
-    takes it, and 1 for a crowd; unused places have the class -1. Outputs of the model in evaluation are a dict that
-    holds its answers as `detections` (examples, answers, 6): x, y, width, height, score and class, -1 if unused.
+    takes it, and 1 for a crowd. Every split has as many places for the boxes of a picture; unused ones have the class
+    -1. Outputs of the model in evaluation are a dict that holds its answers as `detections` (examples, answers, 6): x,
+    y, width, height, score and class, -1 if unused.
     """
 
     classes: Sequence[str]
