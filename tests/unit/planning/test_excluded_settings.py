@@ -28,16 +28,8 @@ def test_settings_that_were_refuted_are_left_out(measured):
     document = build_plan_document(request, *fits)
     settings, best = list_settings(document), (document.plan.global_batch, document.plan.lr)
     assert len(settings) > 1 and not [text for text in document.warnings if "missed the target" in text]
-<<<<<<< HEAD
-    best = (document.plan.global_batch, document.plan.lr)
-    others = build_plan_document(replace(request, excluded_settings=frozenset([best])), curve=curve)
-    assert (others.plan.global_batch, others.plan.lr) != best
-    assert others.plan.seconds.value >= document.plan.seconds.value
-    assert {(option.global_batch, option.lr) for option in others.options} == settings - {best}
-=======
     others = build_plan_document(replace(request, excluded_settings=frozenset([best])), *fits)
     assert (others.plan.global_batch, others.plan.lr) != best and list_settings(others) == settings - {best}
->>>>>>> w-faults-a
 
 
 def test_without_any_other_setting_the_reason_is_told(measured):
