@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student_t
 
-from benchmarks.recipe_trials import RECIPES, SEEDS, WORKLOADS, Row, TableWorkload
+from benchmarks.recipe_cells import RECIPES, WORKLOADS, Row, TableWorkload
+from benchmarks.recipe_trials import SEEDS
 from equipoise.formatting import pluralize
 from equipoise.planning.examples_to_target import fit_examples_curve
 from equipoise.planning.exchange_choice.examples_ratio import pool_pair_scatter

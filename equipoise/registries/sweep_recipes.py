@@ -100,10 +100,10 @@ def parse_part(part: str) -> dict[str, RecipeValue]:
         raise EquipoiseError(
             "option-format", f"the recipe {kind} {what}, got {part[:40]!a}", f"write it such as {RECIPE_EXAMPLES}"
         )
-    return dict(form.options) | ({form.number: parse_number(part, text)} if colon else {})
+    return dict(form.options) | ({form.number: parse_recipe_number(part, text)} if colon else {})
 
 
-def parse_number(part: str, text: str) -> float:
+def parse_recipe_number(part: str, text: str) -> float:
     """Parse the number of a recipe; its range is that of its option."""
     try:
         number = float(text)

@@ -234,7 +234,7 @@ def choose_recipe(
 ) -> ChosenRecipe:
     """Return the recipe that a sweep goes on with: the plain one, unless others are to be compared with it."""
     if not options.recipes:
-        (options.out.absolute() / RECIPES_FILE).unlink(missing_ok=True)  # the plan is no longer that of one of them
+        (options.out.absolute() / RECIPES_FILE).unlink(missing_ok=True)  # the plan is the plain one again
         return plain
     first_lr = find_first_lr(options, plain.trials, fastest_workers)
     sweep = RecipeSweep(options.parsed_recipes, plain.trials, fastest_workers, first_lr)

@@ -20,8 +20,8 @@ RECIPE_COLUMNS = ["recipe", "trials", "critical batch", "times plain", "fewest e
 BATCH_COLUMNS = ["recipe", "global batch", "lr", "examples", "runs at the target", "times plain", "pairs"]
 READING_OF_RECIPES = (
     "Each mark is the geometric mean of the runs at the best learning rate of a recipe and a batch; lower is better. A"
-    " line that stays flat for longer belongs to a recipe with a larger critical batch. Whether two recipes differ is"
-    " told by the table, whose ratios compare runs of equal seeds; in brackets are intervals of 80 %."
+    " line that stays flat for longer belongs to a recipe with a larger critical batch. Whether two recipes differ"
+    " is in the table, whose ratios compare runs of equal seeds; in brackets are intervals of 80 %."
 )
 
 

@@ -19,7 +19,9 @@ from equipoise.planning.setting_runs import SettingRuns, group_by_setting, pool_
 from equipoise.planning.step_time_fit import INTERVAL_QUANTILES
 from equipoise.registries.sweep_recipes import PLAIN_RECIPE, Recipe
 
-MIN_GAIN = 1.05  # times as fast as the plain recipe that another one must be expected to be for the plan to take it
+MIN_RECIPE_GAIN = (
+    1.05  # times as fast as the plain recipe that another one must be expected to be for the plan to take it
+)
 
 
 class RecipeRuns:
@@ -190,8 +192,8 @@ def choose_recipe(results: tuple[RecipeResult, ...]) -> tuple[str, str]:
         return PLAIN_RECIPE, "no other recipe is predicted to reach the target sooner"
     if plain is None:
         return fastest, f"its plan is the fastest, and {PLAIN_RECIPE} has none"
-    if plain < MIN_GAIN * planned[fastest]:
-        return PLAIN_RECIPE, f"the fastest other one, {fastest}, would gain less than {MIN_GAIN - 1:.0%}"
+    if plain < MIN_RECIPE_GAIN * planned[fastest]:
+        return PLAIN_RECIPE, f"the fastest other one, {fastest}, would gain less than {MIN_RECIPE_GAIN - 1:.0%}"
     return (
         fastest,
         f"its plan is predicted to be {plain / planned[fastest]:.2g} times as fast as that of {PLAIN_RECIPE}",

@@ -34,12 +34,12 @@ def format_examples_table(report: RecipeReport, name_width: int) -> list[str]:
     lines = [f"{'examples':<{name_width}}" + "".join(f"{batch:>26,}" for batch in batches)]
     for each in report.recipes:
         rows = {row.global_batch: row for row in each.at_batches}
-        cells = (f"{format_cell(rows.get(batch)):>26}" for batch in batches)
+        cells = (f"{format_batch_examples(rows.get(batch)):>26}" for batch in batches)
         lines.append(f"{each.recipe:<{name_width}}" + "".join(cells))
     return lines
 
 
-def format_cell(row: RecipeAtBatch | None) -> str:
+def format_batch_examples(row: RecipeAtBatch | None) -> str:
     """Format the examples at one batch, such as `9,150, x 0.71 (0.6-0.9)`; a dash where it was not tried."""
     if row is None:
         return "-"
