@@ -202,7 +202,7 @@ class PictureFinder:
 
     @classmethod
     def of_folder(cls, folder: Path) -> "PictureFinder":
-        """List a folder."""
+        """Return a finder of the pictures in a folder."""
         names, by_name = list_pictures(folder), dict[str, list[str]]()
         for name in names:
             by_name.setdefault(PurePosixPath(name).name, []).append(name)

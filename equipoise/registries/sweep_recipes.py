@@ -44,7 +44,7 @@ FIXED_BATCH_RECIPES = ("linear", "sqrt", "grow", "auto")  # asked for by the nam
 
 
 class Recipe(NamedTuple):
-    """Recipe of a sweep."""
+    """Recipe that the trials of a sweep have."""
 
     name: str
     options: dict[str, RecipeValue]

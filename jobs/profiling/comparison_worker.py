@@ -49,7 +49,7 @@ class ComparisonWorkerConfig:
 
     @property
     def threads(self) -> int:
-        """CPUs of a worker."""
+        """Return the CPUs that a worker asks for."""
         return self.trial.threads
 
     @classmethod

@@ -111,7 +111,9 @@ class BoxesKind(ServedKind):
         scores, boxes, labels, features = bundle.run_engine(images)
         counts = [len(part) for part in decoded]
         parts = zip(*(output.split(counts) for output in (scores, boxes, labels)), strict=True)
-        answers = [build_output(version, bundle, part, *tensors) for part, tensors in zip(decoded, parts, strict=True)]
+        answers = [
+            build_boxes_output(version, bundle, part, *tensors) for part, tensors in zip(decoded, parts, strict=True)
+        ]
         sources = repeat_sources(requests, counts)
         return answers, BoxesBatch(version, images, scores, boxes, labels, features, sources)
 
@@ -149,7 +151,7 @@ class BoxesKind(ServedKind):
         }
 
 
-def build_output(
+def build_boxes_output(
     version: LoadedVersion, bundle: BoxesBundle, part: PlacedImages, scores: Tensor, boxes: Tensor, labels: Tensor
 ) -> BoxesOutput:
     """Build the answer to one request, with its boxes in pixels of what was sent."""
