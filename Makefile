@@ -1,6 +1,8 @@
 # Each target does all the set-up it needs on a machine that has Python >= 3.11 and make.
 PYTHON ?= python3
 BIN := .venv/bin
+# two test files at a time, each process with a Ray of its own: a file mostly waits for one process of its command to start
+TWO_CLUSTERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow test-thorough mutants test-docs test-object-store test-end-to-end test-cluster test-examples
@@ -16,21 +18,23 @@ demo: .venv/ready ## the whole story: find a plan, train, serve, detect a change
 
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, browser, Ray and HTTP tests; everything is real, nothing is mocked
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" tests/unit tests/contract tests/replay tests/browser tests/docs/test_reference.py
-	$(BIN)/python -m pytest -m "not slow" tests/ray tests/serving
+	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow" tests/ray
+	$(BIN)/python -m pytest -m "not slow" tests/serving
 
 test-slow: .venv/ready ## how often intervals hold, how rare false alarms are, how good the search is; killed jobs and swapped models
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "slow and not thorough" tests/unit tests/contract
-	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray tests/serving
+	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "slow and not thorough" tests/ray
+	$(BIN)/python -m pytest -m "slow and not thorough" tests/serving
 
 test-thorough: .venv/ready ## further cases of what slow tests show: more kinds of sharding, compression and servers under kill -9
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m thorough tests/unit tests/contract
-	$(BIN)/python -m pytest -m thorough tests/ray tests/serving
+	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m thorough tests/ray tests/serving
 
 test-object-store: .venv/ready .venv/moto/ready ## train, sweep, resume and serve on a local S3 server, also while it is down
-	$(BIN)/python -m pytest tests/object_store
+	$(BIN)/python -m pytest $(TWO_CLUSTERS) tests/object_store
 
 test-end-to-end: .venv/ready .venv/browser/ready ## the whole demo, checked against the records it writes, and adaptation end to end
-	$(BIN)/python -m pytest tests/end_to_end
+	$(BIN)/python -m pytest $(TWO_CLUSTERS) tests/end_to_end
 
 test-cluster: .venv/ready ## autoscaling, the guide to clusters, and faults between hosts in network namespaces
 	command -v tc > /dev/null || apt-get install --yes --no-install-recommends iproute2 > /dev/null || echo 'iproute2 is not available: tests in network namespaces will be skipped'
@@ -38,7 +42,7 @@ test-cluster: .venv/ready ## autoscaling, the guide to clusters, and faults betw
 	$(BIN)/python -m pytest -rP tests/autoscaling
 
 test-docs: .venv/ready ## the commands of the README and the guides, links, and the strict build of the site
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup tests/docs
 
 test-examples: .venv/ready ## run every program of examples/ and check what it prints
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/examples
@@ -77,9 +81,11 @@ serve: .venv/ready ## serve bundles/vending over HTTP; the variable keeps Ray on
 cluster: .venv/ready ## an autoscaling cluster on this machine; Ctrl-C ends it
 	$(BIN)/python -m jobs.cluster.local cluster.local.yaml
 
-.venv/ready: pyproject.toml requirements.lock
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python >= 3.11 is needed, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
+
+.venv/ready: pyproject.toml requirements.lock | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock --config-settings editable_mode=compat --editable '.[dev]'
 	touch $@
 
@@ -88,19 +94,19 @@ cluster: .venv/ready ## an autoscaling cluster on this machine; Ctrl-C ends it
 	touch $@
 
 # kserve's client needs other releases than Ray, and so do the servers that ours is compared with
-.venv/clients/ready: .venv/ready
+.venv/clients/ready: | $(BIN)/python
 	$(PYTHON) -m venv .venv/clients
 	.venv/clients/bin/python -m pip install --quiet kserve==0.21.0
 	touch $@
 
 # a local S3 server; it needs another botocore than s3fs
-.venv/moto/ready: .venv/ready
+.venv/moto/ready: | $(BIN)/python
 	$(PYTHON) -m venv .venv/moto
 	.venv/moto/bin/python -m pip install --quiet 'moto[server]==5.2.5'
 	touch $@
 
 # a browser, and axe-core for accessibility checks; tests that need them are skipped where they are missing
-.venv/browser/ready: .venv/ready
+.venv/browser/ready: | $(BIN)/python
 	command -v chromium > /dev/null || apt-get install --yes --no-install-recommends chromium > /dev/null || echo 'chromium is not available: browser tests will be skipped'
 	npm install --silent --prefix .venv/browser axe-core@4.14.1 || echo 'npm is not available: axe-core checks will be skipped'
 	touch $@

@@ -20,6 +20,7 @@ from equipoise.planning.devices.device_rows import select_device_rows
 from equipoise.planning.document import PLAN_FILE, PlanDocument
 from equipoise.planning.exchanges.exact_rows import select_exact_runs, select_exact_steps
 from equipoise.planning.measurements import STATISTICAL_COLUMNS, read_examples_to_target, read_step_times
+from equipoise.planning.recipe_choice.recipe_report import RECIPES_FILE, RecipeReport
 from equipoise.planning.sharding.memory_report import MEMORY_FILE, MemoryReport
 from equipoise.runs.folder import read_record
 from equipoise.runs.listing import NON_RECORD_FOLDERS
@@ -71,6 +72,8 @@ class Sweep:
     """trials of a sweep that has not written statistical.csv yet"""
     memory: MemoryReport | None = None
     """memory of a worker, of a sweep with a limit of it"""
+    recipes: RecipeReport | None = None
+    """what each recipe does, of a sweep that compares several"""
 
     @property
     def trained_name(self) -> str:
@@ -192,6 +195,7 @@ def read_sweep(file: Path) -> Sweep:
         trial=require_keys(read_json(trial), trial) if trial.exists() else {},
         num_trials=len(table) if is_finished and table is not None else len(list((folder / "trials").glob("*.json"))),
         unfinished_trials=unfinished_trials,
+        recipes=RecipeReport.from_json(read_json(recipes)) if (recipes := folder / RECIPES_FILE).is_file() else None,
         memory=MemoryReport.from_json(read_json(memory)) if (memory := folder / MEMORY_FILE).is_file() else None,
     )
 

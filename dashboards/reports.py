@@ -19,6 +19,7 @@ from dashboards.page import (
 )
 from dashboards.panels.drift import CaptionedImages, build_drift_sections
 from dashboards.panels.exchanges.exchange_section import build_exchange_section
+from dashboards.panels.recipes.recipe_section import build_recipe_section
 from dashboards.panels.scaling import build_scaling_panels, describe_bottleneck
 from dashboards.panels.sharding.pipeline_timeline import build_timeline_panels
 from dashboards.panels.sharding.worker_memory import build_memory_panel
@@ -90,6 +91,8 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
     ]
     if section := build_exchange_section(plan):
         sections.append(section)
+    if sweep.recipes:
+        sections.append(build_recipe_section(sweep.recipes))
     titles = {
         "curves": "Time per example, examples to the target, and their product",
         "targets": "Critical batch over the target",

@@ -189,6 +189,8 @@ class TrainConfig:
     """weights that become the model: the last ones, or those of the evaluation with the best metric"""
     patience: int | None = None
     """evaluations in a row without a better metric after which training stops; by default it does not"""
+    watts: float | None = None
+    """power of a worker, assumed in place of counters of energy: for machines that have none which you may read"""
     noise_scale_every: int = 100
     """steps between measurements of the noise scale on a single worker, each at the cost of a step; 0 for never"""
 

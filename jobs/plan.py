@@ -30,6 +30,7 @@ from equipoise.planning.exchanges.exchange_plan import ExchangeRequest
 from equipoise.planning.measurements import COUNT_COLUMN
 from equipoise.planning.memory.memory_limit import parse_memory
 from equipoise.planning.plan import ClusterShape
+from equipoise.registries.option_ranges import require_power
 from equipoise.runs.folder import require_writable
 from equipoise.storage.atomic import write_json
 from jobs.cli.option_parser import parse_options
@@ -38,7 +39,6 @@ from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl, validate_locations
 from jobs.cli.plan_report import format_exchanges, format_plan, format_predictions, write_plan_pages
 
 MIN_DOLLARS, MAX_DOLLARS = 1e-9, 1e12  # of an amount: wider than any real one, narrow enough for arithmetic
-MIN_WATTS, MAX_WATTS = 1e-3, 1e6  # of a worker
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -155,10 +155,7 @@ class PlanOptions:
         for name in self.predict_exchange:
             parse_exchange(name)
 
-        if self.watts is not None and not MIN_WATTS <= self.watts <= MAX_WATTS:
-            raise EquipoiseError(
-                "option-range", f"--watts must be from {MIN_WATTS:g} to {MAX_WATTS:,.0f}, got {self.watts:g}"
-            )
+        require_power(self.watts)
         for flag, value in (("--memory", self.memory), ("--watts", self.watts)):
             if value is not None and not self.system:
                 raise EquipoiseError("option-missing", f"cannot use {flag} without --system", "give both")

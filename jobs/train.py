@@ -22,7 +22,7 @@ import tyro
 from equipoise.command_line import STOPPED, command, describe_os_error
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import format_units, make_printable, pluralize
+from equipoise.formatting import format_joules, format_units, make_printable, pluralize
 from equipoise.registries.all_reduce_registry import require_runnable_algorithm
 from equipoise.registries.option_groups import PLACEMENT_OPTIONS
 from equipoise.registries.sharding_registry import require_elastic_sharding
@@ -178,6 +178,16 @@ def format_noise_scale(record: Record) -> str:
     return f"about {noise:,.0f} examples{format_units(round(noise), record.unit, record.units_per_example)}"
 
 
+def describe_energy_used(record: Record) -> list[str]:
+    """Return a line on the energy of a run, or that its machine tells none; no line for a command's own affair."""
+    if record.config.command or not record.laps:
+        return []
+    if record.joules is None:
+        return ["  energy     unknown, as this machine tells none; --watts assumes a power"]
+    assumed = "" if record.config.watts is None else f", assuming {record.config.watts:,.4g} W a worker"
+    return [f"  energy     {format_joules(record.joules)}{assumed}"]
+
+
 def format_growth(record: Record) -> str:
     """Format the batch at the end of a run whose batch grows; an empty text for all others."""
     if not record.config.batch_growth or not record.laps:
@@ -200,6 +210,7 @@ def format_summary(record: Record, out: Path) -> str:
             *describe_kept_weights(record),
             f"  test       {'not measured' if record.test is None else format(record.test, '.4f')}",
             f"  noise      {format_noise_scale(record)}",
+            *describe_energy_used(record),
             f"  record     {out / 'record.json'}",
         ]
     )

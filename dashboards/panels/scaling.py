@@ -151,6 +151,7 @@ def describe_bottleneck(document: PlanDocument) -> list[str]:
         "compute": "computing takes the largest part of a step: faster workers help, or more if the exchange permits",
         "exchange": "the gradient exchange takes the largest part of a step: a faster network would help",
         "noise": "its global batch is above the critical batch: more workers at this batch size would gain little",
+        "data loading": "steps wait for batches: more readers, smaller files or cheaper augmentation would help",
     }
     where = format_cluster_shape(plan.nodes, plan.workers)
     return [f"The plan ({where} x {plan.batch}) is bound by {plan.binding}: {explanations[plan.binding]}."]

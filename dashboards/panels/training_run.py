@@ -27,7 +27,7 @@ from dashboards.theme import (
     share_x_axis,
 )
 from equipoise.config import TrainConfig
-from equipoise.formatting import format_bytes, format_number, format_units, pluralize
+from equipoise.formatting import format_bytes, format_joules, format_number, format_units, pluralize
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.proportions import wilson_interval
 from equipoise.runs.misclassified import MisclassifiedImage
@@ -150,6 +150,7 @@ def run_facts(record: Record) -> dict[str, str]:
         "learning rate": format_number(config.lr),
         **list_exchange_facts(config, record.laps),
         **list_memory_facts(record),
+        **list_energy_facts(record),
         "examples to the target": format_significant(record.examples_to_target),
         "training time": format_seconds(record.seconds or None),
         "throughput": f"{format_significant(record.examples_per_second)} examples/s" if record.laps else "-",
@@ -179,6 +180,14 @@ def list_memory_facts(record: Record) -> dict[str, str]:
     if record.peak_bytes is not None:
         facts["peak memory of a worker"] = format_bytes(record.peak_bytes)
     return facts
+
+
+def list_energy_facts(record: Record) -> dict[str, str]:
+    """Return the energy of a run, where it is known or assumed."""
+    if record.joules is None:
+        return {}
+    watts = record.config.watts
+    return {"energy": format_joules(record.joules) + ("" if watts is None else f", assuming {watts:,.4g} W a worker")}
 
 
 def describe_noise_scale(record: Record) -> str:

@@ -27,7 +27,9 @@ from equipoise.drift.adaptation.workload import DriftCondition
 from equipoise.drift.diagnosis.verdict import DatasetVerdict, StreamVerdict
 from equipoise.drift.features.statistic_schema import WatchedStatistic
 from equipoise.drift.reference.profile import ARRAY_PREFIX, PROFILE_PARTS
+from equipoise.labels.picture_labels import LABELS_SCHEMA, PictureLabels
 from equipoise.parameter_store.arrivals.lap_arrivals import LapArrivals
+from equipoise.planning.device_comparison.comparison_report import COMPARISON_SCHEMA, DeviceComparison
 from equipoise.planning.devices.device_rows import DEVICE_COLUMN
 from equipoise.planning.document import PLAN_SCHEMA, PlanDocument
 from equipoise.planning.exchanges.exchange_columns import (
@@ -39,15 +41,18 @@ from equipoise.planning.exchanges.exchange_columns import (
 from equipoise.planning.exchanges.link_report import SumTiming
 from equipoise.planning.measurements import (
     COUNT_COLUMN,
+    DATA_SECONDS_COLUMN,
     EXCHANGE_COLUMNS,
     JOULES_COLUMN,
     PACE_SD_COLUMN,
+    READ_AHEAD_COLUMN,
     STATISTICAL_COLUMNS,
     SYSTEM_COLUMNS,
     TARGET_COLUMNS,
     Column,
 )
 from equipoise.planning.parameter_servers.worker_speeds import SECONDS_BY_WORKER_COLUMN
+from equipoise.planning.recipe_choice.recipe_report import RecipeReport
 from equipoise.planning.sharding.memory_report import MemoryReport
 from equipoise.profiling.profile_report import PROFILE_SCHEMA, ProfileReport
 from equipoise.runs.misclassified import MisclassifiedImage
@@ -72,17 +77,21 @@ JSON_FILES = (
     JsonFile(name="misclassified.json", classes=(MisclassifiedImage,)),
     JsonFile(name="plan.json", classes=(PlanDocument,), schema=PLAN_SCHEMA),
     JsonFile(name="memory.json", classes=(MemoryReport,), schema=MemoryReport.schema),
+    JsonFile(name="recipes.json", classes=(RecipeReport,), schema=RecipeReport.schema),
     JsonFile(name="profile.json", classes=(ProfileReport,), schema=PROFILE_SCHEMA),
+    JsonFile(name="comparison.json", classes=(DeviceComparison,), schema=COMPARISON_SCHEMA),
     JsonFile(name="bundle.json", classes=(Manifest, DriftCondition), schema=BUNDLE_SCHEMA_VERSION),
     JsonFile(name="verdict.json", classes=(DatasetVerdict, StreamVerdict)),
     JsonFile(name="captures", classes=(CaptureMetadata,)),
+    JsonFile(name="labels", classes=(PictureLabels,), schema=LABELS_SCHEMA),
 )
 FILES = (
     *("record.json", "trial.json", "laps.jsonl", "arrivals.jsonl", "misclassified.json"),
     *("system.csv", "exchange.csv", "statistical.csv"),
     "targets.csv",
     "links.csv",
-    *("plan.json", "memory.json", "profile.json", "bundle.json", "reference.npz", "verdict.json", "captures"),
+    *("plan.json", "memory.json", "recipes.json", "profile.json", "comparison.json"),
+    *("bundle.json", "reference.npz", "verdict.json", "captures", "labels"),
 )
 """files in the order of the page"""
 
@@ -174,6 +183,8 @@ def describe_columns(name: str) -> tuple[dict[str, str], dict[str, Column], dict
         others["exchange"] = EXCHANGE_VALUES
         others |= {column: f"{rule.description} or empty" for column, rule in STEP_EXCHANGE_COLUMNS.items()}
         others["joules"] = JOULES_COLUMN.description
+        others["data_seconds"] = DATA_SECONDS_COLUMN.description
+        others["read_ahead"] = READ_AHEAD_COLUMN.description
         meanings = meanings | EXCHANGE_MEANINGS
     device_meaning = STEP_DEVICE_MEANING if name == "system.csv" else NETWORK_DEVICE_MEANING
     return meanings | {DEVICE_COLUMN: device_meaning}, required, others | {DEVICE_COLUMN: DEVICE_VALUES}

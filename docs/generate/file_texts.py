@@ -112,11 +112,24 @@ TEXTS = {
         "What a worker needs over its batch by part, as a sweep with `--memory` predicts it, and the peaks that it"
         " measured: of whole models, and of the sharding of its plan. The page of the plan draws it.",
     ),
+    "recipes.json": FileText(
+        "recipes.json",
+        "`sweep`",
+        "What each recipe does to the examples to the target and to the critical batch, as a sweep with `--recipes`"
+        " finds it, and the recipe that its plan is made with. Beside it is `recipes.csv`, with the rows of"
+        " `statistical.csv` of all recipes and a column `recipe`; their trials are in `trials/recipes/`.",
+    ),
     "profile.json": FileText(
         "profile.json",
         "`profile`",
         "Where the time of a step goes, and what would shorten it: seconds by part, layer and line of code, and"
         " proposals with their predicted and measured gains. Parts of seconds are means of a step.",
+    ),
+    "comparison.json": FileText(
+        "comparison.json",
+        "`compare-devices`",
+        "Steps of one worker beside those of several that share its batch, predicted and measured, and from which batch"
+        " on several take less time.",
     ),
     "bundle.json": FileText(
         "bundle.json",
@@ -152,6 +165,13 @@ TEXTS = {
         "A request kept for labelling is two files in `capture_dir`: `POOL-KEY-ID.png` with the image as the model"
         " received it, and `POOL-KEY-ID.json` with what follows. With a label both get new names, which end in"
         " `-labelled`. Captures without a label are removed as others take their place.",
+    ),
+    "labels": FileText(
+        "Labels",
+        "`equipoise label`",
+        "The labels of the picture `aisle/1.jpg` are the file `aisle/1.jpg.json` in `--out`, which is replaced as a"
+        " whole. A picture has either `boxes` or a `label`; the other key is left out. `classes.json` beside them has"
+        " the `kind` of all labels, `boxes` or `class`, and the `classes` in the order of their number keys.",
     ),
 }
 EXCHANGE_VALUES = "a name of up to 100 characters or empty"

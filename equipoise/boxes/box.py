@@ -16,7 +16,9 @@ class LabelledBox:
     y: float
     """top side, from the top of the picture"""
     width: float
+    """pixels from the left to the right side"""
     height: float
+    """pixels from the top to the bottom side"""
     is_crowd: bool = False
     """whether it holds many things that nobody told apart: no answer in it counts as wrong"""
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from equipoise.errors import EquipoiseError
 from equipoise.images.orientation import PILLOW_FORMATS, apply_exif_orientation
+from equipoise.images.pixel_depth import MAX_DECODED_PIXELS, convert_to_8_bit
 
-MAX_DECODED_PIXELS = 80_000_000  # width times height of a photograph: 240 MB as decoded RGB
 PILLOW_MODES = {1: "L", 3: "RGB"}  # by number of channels
 
 
@@ -34,17 +34,3 @@ def image_to_tensor(image: Image.Image, shape: tuple[int, ...]) -> Tensor:
     if converted.size != (width, height):
         converted = ImageOps.fit(converted, (width, height), Image.Resampling.BILINEAR)
     return torch.from_numpy(np.array(converted).reshape(height, width, channels)).permute(2, 0, 1)
-
-
-def convert_to_8_bit(image: Image.Image) -> Image.Image:
-    """Convert an image of 16 bits per pixel to 8; Pillow alone would clip values above 255."""
-    if not image.mode.startswith(("I", "F")):
-        return image
-    values = np.asarray(image)
-    if image.mode == "F" or values.min() < 0 or values.max() > 0xFFFF:
-        raise EquipoiseError(
-            "image-undecodable",
-            f"an image of mode {image.mode} has no known white",
-            "save it with 8 or 16 bits per pixel",
-        )
-    return Image.fromarray((values >> 8).astype(np.uint8))

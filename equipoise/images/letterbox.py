@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from equipoise.errors import EquipoiseError
-from equipoise.images.decode import MAX_DECODED_PIXELS, convert_to_8_bit
 from equipoise.images.orientation import PILLOW_FORMATS, apply_exif_orientation
+from equipoise.images.pixel_depth import MAX_DECODED_PIXELS, convert_to_8_bit
 from equipoise.type_aliases import FloatArray
 
 FILL_COLOR = (124, 116, 104)  # mean colour of ImageNet: close to 0 after the normalization

@@ -9,9 +9,9 @@ from PIL import Image
 from torch import Tensor
 
 from equipoise.errors import EquipoiseError
-from equipoise.images.decode import MAX_DECODED_PIXELS
 from equipoise.images.letterbox import Letterbox, letterbox_image
 from equipoise.images.orientation import LYING_ORIENTATIONS, PILLOW_FORMATS, read_exif_orientation
+from equipoise.images.pixel_depth import MAX_DECODED_PIXELS
 from equipoise.images.png import PILLOW_ERRORS
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
-from scipy.stats import norm
 
+from equipoise.planning.setting_runs import normal_hazard
 from equipoise.type_aliases import FloatArray
 
 SEARCH_MARGIN_LOGS = 5.0  # natural logs beyond the measured batches within which the critical batch is searched
@@ -72,8 +72,7 @@ def gauss_newton(runs: RunArrays, seed_noise: float, points: FloatArray, bounds:
         ratio = runs.batch / np.exp(points[:, 1:])  # B / B_c
         mean = points[:, :1] + np.log1p(ratio)
         deviation = (runs.log_examples - mean) / seed_noise
-        hazard = np.exp(norm.logpdf(deviation) - log_ndtr(-deviation))
-        residual = np.where(runs.reached, runs.log_examples - mean, seed_noise * hazard)
+        residual = np.where(runs.reached, runs.log_examples - mean, seed_noise * normal_hazard(deviation))
         weight = 1 / np.sqrt(1 + (residual / seed_noise) ** 2)
         slope = -ratio / (1 + ratio)  # derivative of the mean by log B_c; by log E_min it is 1
         s0, s1, s2 = weight.sum(1), (weight * slope).sum(1), (weight * slope**2).sum(1) + NEWTON_RIDGE

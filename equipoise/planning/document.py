@@ -32,7 +32,7 @@ PLAN_SCHEMA = 1
 PLAN_KEYS = ("plan", "front", "warnings")
 """keys that every plan.json has, by which it is told from other JSON"""
 WRITE_PLAN_AGAIN = "write it again with jobs.plan or jobs.sweep"
-Bottleneck = Literal["compute", "exchange", "noise"]
+Bottleneck = Literal["compute", "exchange", "noise", "data loading"]
 """what limits the speed: computing, the exchange, or gradient noise past the critical batch"""
 
 
@@ -96,7 +96,7 @@ class PlanOptionEntry(PredictedSetting):
     """Setting that the plan was chosen from, with what limits its speed."""
 
     binding: Bottleneck
-    """what limits the speed: computing, the exchange, or gradient noise past the critical batch"""
+    """what limits the speed: computing, the exchange, gradient noise past the critical batch, or reading batches"""
 
 
 @dataclass(frozen=True, kw_only=True)

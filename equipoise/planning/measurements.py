@@ -42,6 +42,10 @@ JOULES_COLUMN = Column(
     lambda values: (values >= 1e-9) & (values <= 1e12),
     may_be_empty=True,
 )
+DATA_SECONDS_COLUMN = Column(
+    "a number of seconds from 0 to 1e4, or empty", lambda values: (values >= 0) & (values <= 1e4), may_be_empty=True
+)
+READ_AHEAD_COLUMN = Column("0, 1 or empty", lambda values: values.isin([0, 1]), may_be_empty=True)
 SYSTEM_COLUMNS = {"nodes": COUNT_COLUMN, "workers": COUNT_COLUMN, "batch": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
 OPTIONAL_COLUMNS = (
     "kind",
@@ -55,6 +59,8 @@ OPTIONAL_COLUMNS = (
     "seconds_by_worker",
     "momentum",
     "joules",
+    "data_seconds",
+    "read_ahead",
 )
 MIN_NAME_SIMILARITY = 0.83  # of a column to an optional one, of which it then is a misspelling: one letter in eight
 EXCHANGE_KINDS = ("sum", "message")  # all workers sum so many bytes; one worker sends them to the next
@@ -75,12 +81,19 @@ TARGET_COLUMNS = {
 def read_step_times(path: Path) -> pd.DataFrame:
     """Read rows of nodes, workers, batch and seconds per step; further columns are kept as they are.
 
-    Four of them are checked: `pace_sd`, the standard deviation of log seconds between timings of one setting,
+    Some of them are checked: `pace_sd`, the standard deviation of log seconds between timings of one setting,
     `gradient_bytes`, the size of the gradient, which should be equal in all rows, `joules`, the energy of a step of all
-    workers, which may be empty, and `device`, the kind of worker, of which each has several rows.
+    workers, which may be empty, `data_seconds`, the seconds waiting for batches, `read_ahead`, whether other processes
+    read them, and `device`, the kind of worker, of which each has several rows.
     """
     table = read_table(path, SYSTEM_COLUMNS)
-    optional = {"pace_sd": PACE_SD_COLUMN, "gradient_bytes": COUNT_COLUMN, "joules": JOULES_COLUMN}
+    optional = {
+        "pace_sd": PACE_SD_COLUMN,
+        "gradient_bytes": COUNT_COLUMN,
+        "joules": JOULES_COLUMN,
+        "data_seconds": DATA_SECONDS_COLUMN,
+        "read_ahead": READ_AHEAD_COLUMN,
+    }
     for name, column in optional.items():
         if name in table:
             table[name] = parse_numbers(path, table[name], column)

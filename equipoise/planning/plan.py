@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from equipoise.formatting import pluralize
+from equipoise.planning.bottleneck.bottleneck_text import BOTTLENECK_TEXT
 from equipoise.planning.devices.pareto import find_front_indices, find_knee_index
 from equipoise.planning.document import Bottleneck
 from equipoise.planning.examples_to_target import ExamplesCurve
@@ -54,6 +55,8 @@ class PlanOption:
     """degrees of freedom of `run_log_sd`"""
     measured: bool
     """true if the step time and the examples were both measured at this setting"""
+    waits_for_data: bool = False
+    """whether reading a batch takes longer than computing and exchanging it"""
 
     @property
     def global_batch(self) -> int:
@@ -135,6 +138,7 @@ def build_option(step_fit: StepTimeFit, curve: ExamplesCurve, shape: ClusterShap
         run_log_sd=float(np.hypot(seed_noise, step_fit.pace_sd)),
         degrees_of_freedom=freedom,
         measured=bool(len(measured_rows)) and global_batch in curve.batch_summary.index,
+        waits_for_data=bool(step_fit.waits_for_data(settings)[0]),
     )
 
 
@@ -198,10 +202,12 @@ def find_runner_up(ranked_options: Sequence[PlanOption]) -> PlanOption | None:
 
 
 def find_bottleneck(option: PlanOption, curve: ExamplesCurve) -> Bottleneck:
-    """Return what limits the speed: `noise` past the critical batch, else the longer part of a step."""
+    """Return what limits the speed: `noise` past the critical batch, reading batches, or the longer part of a step."""
     critical = curve.critical_batch
     if critical and option.global_batch > critical[0]:
         return "noise"
+    if option.waits_for_data:
+        return "data loading"
     return "exchange" if option.component_seconds[1] > option.component_seconds[0] else "compute"
 
 
@@ -239,13 +245,6 @@ def compare_with_runner_up(option: PlanOption, runner_up: PlanOption) -> str:
         )
     clarity = "clearly apart" if probability >= 0.9 else "not clearly apart: measure more seeds"
     return f"the runner-up is {name}, {change:+.0%} in time, slower in {probability:.0%} of draws ({clarity})"
-
-
-BOTTLENECK_TEXT: dict[Bottleneck, str] = {
-    "compute": "computing takes most of a step: faster workers help, or more of them until the exchange dominates",
-    "exchange": "the exchange takes most of a step: a larger batch or a faster network helps",
-    "noise": "most of each further example in the batch is wasted: a smaller batch learns more per example",
-}
 
 
 def collect_warnings(option: PlanOption | None, step_fit: StepTimeFit, curve: ExamplesCurve) -> list[str]:

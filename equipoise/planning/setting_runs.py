@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.special import log_ndtr
 
 from equipoise.type_aliases import FloatArray
 
@@ -139,8 +139,16 @@ def censored_mean_log(runs: pd.DataFrame, seed_noise: float) -> float:
 
     def log_likelihood_slope(mean: float) -> float:
         deviation = (logs[~reached] - mean) / seed_noise
-        hazard = np.exp(norm.logpdf(deviation) - norm.logsf(deviation))
-        return float(((logs[reached] - mean) / seed_noise).sum() + hazard.sum())
+        return float(((logs[reached] - mean) / seed_noise).sum() + normal_hazard(deviation).sum())
 
     low, high = logs.min() - seed_noise, logs.max() + 10 * seed_noise * len(logs)
     return float(brentq(log_likelihood_slope, low, high))
+
+
+def normal_hazard(deviation: FloatArray) -> FloatArray:
+    """Return the density of a normal distribution over the share of it that lies above.
+
+    By formula, because scipy.stats takes longer to import than all else that plans need of scipy.
+    """
+    log_density = -(deviation**2) / 2 - np.log(2 * np.pi) / 2
+    return np.asarray(np.exp(log_density - log_ndtr(-deviation)))

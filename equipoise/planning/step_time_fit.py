@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from equipoise.planning.bottleneck.data_loading import fit_loading_seconds, remove_waits
 from equipoise.planning.step_time_model import StepSettings, StepTimeForm, step_seconds
 from equipoise.planning.step_time_regression import (
     ExchangeTimings,
@@ -47,10 +49,20 @@ class StepTimeFit:
     """standard deviation of log seconds from one moment to another; 0 where it was not measured"""
     gradient_bytes: float | None = None
     """bytes of the gradient; None where they are unknown"""
+    loading_per_example: float = 0.0
+    """seconds in which the readers of a worker read an example; 0 where no step waits for them"""
 
     def fitted_seconds(self, settings: StepSettings) -> FloatArray:
         """Return the fitted seconds per step, valid where `missing_measurements` is None."""
-        return step_seconds(self.form, self.parameters, settings)
+        return self._wait_for_batches(step_seconds(self.form, self.parameters, settings), settings)
+
+    def waits_for_data(self, settings: StepSettings) -> NDArray[np.bool_]:
+        """Return whether reading a batch takes longer than computing and exchanging it."""
+        return self.loading_per_example * settings.batch > step_seconds(self.form, self.parameters, settings)
+
+    def _wait_for_batches(self, seconds: FloatArray, settings: StepSettings) -> FloatArray:
+        """Return the seconds of steps that begin when their batch has been read."""
+        return np.maximum(seconds, self.loading_per_example * settings.batch)
 
     def shrunk_seconds(self, settings: StepSettings) -> FloatArray:
         """Return the seconds per step, mostly as measured where there is a measurement, else as fitted.
@@ -68,6 +80,7 @@ class StepTimeFit:
         """Return the seconds per step in each bootstrap draw, one row per draw, with the scatter of single rows."""
         rng = np.random.default_rng(0)
         fitted = np.array([step_seconds(self.form, draw, settings) for draw in self.parameter_draws])
+        fitted = self._wait_for_batches(fitted, settings)
         return np.asarray(fitted * np.exp(rng.choice(self.residuals, fitted.shape)))
 
     def missing_measurements(self, nodes: int, workers: int, batch: int) -> str | None:
@@ -96,25 +109,33 @@ class StepTimeFit:
 
 
 def fit_step_time(rows: pd.DataFrame, exchanges: pd.DataFrame = NO_EXCHANGES) -> StepTimeFit:
-    """Fit the step time model to rows of nodes, workers, batch and seconds.
+    """Fit the step time model to rows of nodes, workers, batch and seconds, without waits for readers.
 
     `exchanges` has rows of nodes, workers, kind (sum or message), share (of the gradient's bytes) and seconds.
     """
     pace_sd = float(rows.pace_sd.median()) if "pace_sd" in rows else 0.0
     gradient_bytes = float(rows.gradient_bytes.median()) if "gradient_bytes" in rows else None
-    rows = rows.groupby(["nodes", "workers", "batch"])["seconds"].median().reset_index()
-    form, held_out_error = select_form(rows, exchanges)
-    parameters = fit_form(form, rows, exchanges)
+    loading_per_example = fit_loading_seconds(rows)
+    busy_rows, rows = (summarize_settings(table) for table in (remove_waits(rows), rows))
+    form, held_out_error = select_form(busy_rows, exchanges)
+    parameters = fit_form(form, busy_rows, exchanges)
+    error = mean_relative_error(form, parameters, busy_rows) if held_out_error is None else held_out_error
     return StepTimeFit(
         form=form,
         parameters=parameters,
-        relative_error=mean_relative_error(form, parameters, rows) if held_out_error is None else held_out_error,
+        relative_error=error,
         rows=rows,
-        parameter_draws=bootstrap_parameters(form, parameters, rows, exchanges),
-        residuals=inflate_residuals(log_residuals(form, parameters, rows), form),
+        parameter_draws=bootstrap_parameters(form, parameters, busy_rows, exchanges),
+        residuals=inflate_residuals(log_residuals(form, parameters, busy_rows), form),
         pace_sd=pace_sd,
         gradient_bytes=gradient_bytes,
+        loading_per_example=loading_per_example,
     )
+
+
+def summarize_settings(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the median seconds of each setting of nodes, workers and batch."""
+    return rows.groupby(["nodes", "workers", "batch"])["seconds"].median().reset_index()
 
 
 def list_candidate_forms(rows: pd.DataFrame, exchanges: pd.DataFrame = NO_EXCHANGES) -> list[StepTimeForm]:

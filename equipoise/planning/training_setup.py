@@ -71,6 +71,8 @@ class TrainingSetup:
     options: dict[str, OptionValue]
     """options that change the time of a step or the examples to the target, those of `SETUP_OPTIONS`, and those of
     `CHANGED_SETUP_OPTIONS` that differ from their defaults"""
+    recipe: str | None = None
+    """recipe whose options these are, of a sweep that compared several; None where it compared none"""
     machine: HardwareFacts
     """hardware and software of the workers"""
 

@@ -19,6 +19,9 @@ OPTIONS_BELOW_ONE = "momentum", "outer_momentum", "beta2", "label_smoothing", "a
 """shares and decays: past gradients with a momentum of 1 would grow without bound, a decay of 1 would learn nothing"""
 
 
+MIN_WATTS, MAX_WATTS = 1e-3, 1e6  # of a worker
+
+
 def require_ranges(options: Any) -> None:
     """Refuse numbers that an option of training cannot have; options that a workload fills in later may be None."""
     for name, minimum in MINIMUM_BY_OPTION.items():
@@ -33,10 +36,17 @@ def require_ranges(options: Any) -> None:
         raise EquipoiseError(
             "option-range", f"lr must be a number from {MIN_LEARNING_RATE:g} to {MAX_LEARNING_RATE:g}, got {options.lr}"
         )
+    require_power(options.watts)
     if options.target is not None and not math.isfinite(options.target):
         raise EquipoiseError("option-range", f"target must be a finite number, got {options.target}")
     if options.seed >= 1 << 63:
         raise EquipoiseError("option-range", f"seed must be below 2**63, got {options.seed}")
+
+
+def require_power(watts: float | None) -> None:
+    """Refuse a power that no worker draws."""
+    if watts is not None and not MIN_WATTS <= watts <= MAX_WATTS:
+        raise EquipoiseError("option-range", f"--watts must be from {MIN_WATTS:g} to {MAX_WATTS:,.0f}, got {watts:g}")
 
 
 def require_choices(options: Any, choices_by_option: Mapping[str, Any], defaulted: Collection[str]) -> None:

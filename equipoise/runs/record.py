@@ -60,6 +60,9 @@ class Lap:
     peak_bytes: Count | None = None
     """largest number of bytes in the tensors of a worker, without data sets in main memory: on a GPU in each lap, on a
     CPU in the first step of a process; None where it was not measured"""
+    joules: PositiveNumber | None = None
+    """energy of all workers, without evaluations: of GPUs and processors as far as machines tell it, or assumed by
+    --watts; None where neither is known"""
     all_reduce: tuple[AppliedAllReduce, ...] = ()
     """algorithms that summed the buckets of gradients or weights over workers, in the order of the sums; none with one
     worker, or where servers sum"""
@@ -193,6 +196,12 @@ class Record:
     def examples_per_second(self) -> float:
         """Rate of training over the whole run; 0 before the first lap."""
         return sum(lap.examples for lap in self.laps) / self.seconds if self.laps else 0.0
+
+    @property
+    def joules(self) -> float | None:
+        """Energy of training, without evaluations; None where it is not known of all laps."""
+        joules = [lap.joules for lap in self.laps if lap.joules is not None]
+        return sum(joules) if joules and len(joules) == len(self.laps) else None
 
     @property
     def peak_bytes(self) -> int | None:

@@ -225,7 +225,7 @@ class Training:
 
     def _run_lap(self) -> Lap:
         self.peak_memory.begin_lap(self.sharded, self.steps, self.kept_weights)
-        start = self.timer.mark()
+        start = self.timer.begin_lap()
         with flush_denormals():
             count = self._steps_in_lap()
             losses = self.peak_memory.take_steps(self.take_steps, count)

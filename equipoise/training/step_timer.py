@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from equipoise.config import TrainConfig
+from equipoise.energy_meters.worker_meter import open_worker_meter
 from equipoise.runs.record import Lap
 from equipoise.training.gradient_norms import GradientNorms
 from equipoise.training.sampler import rank_micro_batches
@@ -72,6 +73,12 @@ class StepTimer(SpanTimer):
         self.gradient_norms = GradientNorms()
         self.peak_bytes: int | None = None
         """largest number of bytes in this worker's tensors during the lap; None where it was not measured"""
+        self.meter = open_worker_meter(device, rank)
+
+    def begin_lap(self) -> TimeMark:
+        """Begin to count the energy of a lap, and return the mark at its start."""
+        self.meter.begin()
+        return self.mark()
 
     def finish_lap(
         self, losses: Tensor, step: int, lr: float, all_reduce_sum: Callable[[Tensor], Tensor]
@@ -84,14 +91,16 @@ class StepTimer(SpanTimer):
         local, total, draws = self.gradient_norms.pop_sums()
         lap_seconds = seconds_by_span["lap"] - seconds_by_span["probe"]
         has_encoded = "encode" in seconds_by_span
-        columns = [lap_seconds, *(seconds_by_span[name] for name in LAP_SPANS), self.peak_bytes or 0, local, total]
+        joules = self.meter.read_joules() * lap_seconds / seconds_by_span["lap"]  # without those of the noise scale
+        columns = [lap_seconds, *(seconds_by_span[name] for name in LAP_SPANS)]
+        columns += [joules, self.peak_bytes or 0, local, total]
         table = torch.zeros(self.workers, len(columns), dtype=torch.float64)
         table[self.rank] = torch.tensor(columns, dtype=torch.float64)
         shared = all_reduce_sum(torch.cat([losses.double(), table.flatten().to(self.device)])).cpu()
         losses, table = shared[: len(losses)], shared[len(losses) :].view_as(table)
         # asynchronous workers have different work in a lap: the largest parts would be those of different workers
         is_shared_work = not self.config.sync_method.staleness
-        seconds, *parts = (table[:, :-3].amax(0) if is_shared_work else table[:, :-3].mean(0)).tolist()
+        seconds, *parts = (table[:, :-4].amax(0) if is_shared_work else table[:, :-4].mean(0)).tolist()
         data, compute, exchange, encode = parts
         seconds_by_worker = table[:, 1 + LAP_SPANS.index("compute")].tolist() if is_shared_work else [compute]
         lap = Lap(
@@ -108,9 +117,16 @@ class StepTimer(SpanTimer):
             seconds_by_worker=tuple(seconds_by_worker) if compute > MIN_SPEED_RATIO * min(seconds_by_worker) else (),
             exchange_seconds=exchange,
             encode_seconds=encode if has_encoded else None,
+            joules=self._sum_joules(float(table[:, -4].sum()), seconds),
             peak_bytes=int(table[:, -3].max()) or None,
         )
         return self._add_gradient_norms(lap, table[:, -2:], draws) if draws else lap, losses
+
+    def _sum_joules(self, measured: float, seconds: float) -> float | None:
+        """Return the joules of a lap of all workers: by --watts, as measured, or None where no machine tells them."""
+        if self.config.watts is not None:
+            return self.config.watts * seconds * self.workers
+        return measured if measured > 0 else None
 
     def _add_gradient_norms(self, lap: Lap, norms: Tensor, draws: int) -> Lap:
         """Return the lap with the means of each worker's sums of local and total norms, if they are finite."""

@@ -6,13 +6,14 @@ from typing import Literal
 
 from equipoise.bundle.folder import MANIFEST_FILE
 from equipoise.errors import EquipoiseError
+from equipoise.planning.device_comparison.comparison_report import COMPARISON_FILE
 from equipoise.planning.document import PLAN_FILE
 from equipoise.planning.exchanges.link_report import LINKS_FILE
 from equipoise.profiling.profile_report import PROFILE_FILE
 from equipoise.storage.object_store import RemotePath
 from equipoise.storage.path_errors import report_path_errors
 
-ResultKind = Literal["bundle", "sweep", "run", "plan", "check", "link measurement", "profile"]
+ResultKind = Literal["bundle", "sweep", "run", "plan", "check", "link measurement", "profile", "comparison"]
 SWEEP_NAMES = {"trials", "system", "system.csv", "statistical.csv", "confirm", "setup.json", PLAN_FILE}
 RUN_NAMES = {"record.json", "laps.jsonl", "checkpoints", "model.safetensors"}
 OTHER_OUT = "choose another --out"
@@ -56,6 +57,8 @@ def find_result_kind(folder: Path) -> ResultKind | None:
         return "link measurement"
     if PROFILE_FILE in names:
         return "profile"
+    if COMPARISON_FILE in names:
+        return "comparison"
     return "check" if "verdict.json" in names else None
 
 

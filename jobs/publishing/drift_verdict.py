@@ -4,7 +4,7 @@ import json
 from http.client import HTTPException, InvalidURL
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from equipoise.bundle.bundle import PictureBundle
@@ -14,7 +14,7 @@ from equipoise.drift.features.box_stats import BOX_CAUSES
 from equipoise.drift.profiling.bundle_profile import list_answer_classes
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import read_json
-from equipoise.storage.location import reject_credentials
+from jobs.publishing.service_address import read_api_key, require_service_url
 
 SERVICE_TIMEOUT_SECONDS = 20.0
 MAX_REPLY_BYTES = 1 << 24
@@ -54,25 +54,6 @@ def fetch_verdict(service_url: str, key_file: Path | None, bundle: PictureBundle
     return require_known_cause(parse_verdict(document, f"cannot use {address}: it is not a verdict"), address)
 
 
-def require_service_url(url: str) -> None:
-    """Refuse a URL of a service that has a password, another scheme than HTTP, no host, or an impossible port."""
-    reject_credentials(url)
-    try:
-        parts = urlsplit(url)
-        reason = "" if parts.hostname else "it has no host"
-        port_is_usable = parts.port != 0
-    except ValueError as error:  # such as a port above 65535
-        reason, port_is_usable = str(error), True
-    if not url.startswith(("http://", "https://")):
-        reason = "it is not an HTTP URL"
-    elif not port_is_usable:
-        reason = "nothing listens on port 0"
-    if reason:
-        raise EquipoiseError(
-            "url-format", f"cannot use --service {url!r}: {reason}", "give one such as http://127.0.0.1:8000"
-        )
-
-
 def unavailable_error(address: str, error: Exception) -> EquipoiseError:
     """Return the error for a service that does not answer, or not with JSON."""
     return EquipoiseError(
@@ -80,20 +61,6 @@ def unavailable_error(address: str, error: Exception) -> EquipoiseError:
         f"cannot get a verdict from {address}: {error}",
         "check that it is the URL of the service",
     )
-
-
-def read_api_key(key_file: Path) -> str:
-    """Read the first API key in a file."""
-    if not key_file.is_file():
-        raise EquipoiseError(
-            "path-kind", f"cannot read --key {key_file}: it is not a file", "give one that holds the service's API key"
-        )
-    keys = key_file.read_text(errors="replace").split()
-    if not keys or not keys[0].isascii() or not keys[0].isprintable():
-        raise EquipoiseError(
-            "file-damaged", f"cannot read --key {key_file}: it holds no key", "write the service's API key into it"
-        )
-    return keys[0]
 
 
 def read_error_message(error: HTTPError) -> str:

@@ -16,8 +16,11 @@ from equipoise.config import TrainConfig
 from equipoise.planning.build_document import PlanRequest, build_plan_document, read_request
 from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
+from equipoise.planning.energy.plan_energy import add_energy_front, label_energy
+from equipoise.planning.energy.step_energy import assume_power, fit_step_energy
 from equipoise.planning.exchanges.training_options import name_exchange, replace_exchange
 from equipoise.planning.training_setup import TrainingSetup
+from equipoise.registries.sweep_recipes import PLAIN_RECIPE
 from equipoise.runs.folder import load_finished_run
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
@@ -43,19 +46,20 @@ def confirm_plan(
 
     Further plans are tried until `deadline`, a Unix time. Return the last plan with its status.
     """
-    refuted = load_refuting_runs(out)
-    document = write_plan(out, setup, refuted, facts)
+    refuted = load_refuting_runs(out, setup)
+    folder = find_confirmation_folder(out, setup)
+    document = write_plan(out, setup, refuted, facts, base.watts)
     print(format_plan(document))
     for _ in range(1 + MAX_FURTHER_PLANS):
         if document.plan is None:
             return document
-        results = run_in_turns(base, out, document.plan, document.runner_up, refuted)
+        results = run_in_turns(base, folder, document.plan, document.runner_up, refuted)
         if have_confirmed(results):
             document = document.with_confirmations((*refuted, *results))
             write_json(out / PLAN_FILE, document.to_json())
             return document
         refuted += [result for result in results if result.status == "refuted" or result.exchange]
-        document = write_plan(out, setup, refuted, facts)
+        document = write_plan(out, setup, refuted, facts, base.watts)
         print(f"plans again with this run as one more observation\n{format_plan(document)}")
         if time.time() > deadline:
             break
@@ -64,16 +68,24 @@ def confirm_plan(
     return document
 
 
+def find_confirmation_folder(out: Path, setup: TrainingSetup) -> Path:
+    """Return the folder of the runs with a plan; those of a recipe have one of their own."""
+    folder = out / "confirm"
+    if setup.recipe in (None, PLAIN_RECIPE):
+        return folder
+    return folder / setup.recipe.replace(":", "-")
+
+
 def run_in_turns(
     base: TrainConfig,
-    out: Path,
+    folder: Path,
     plan: PlanEntry,
     runner_up: PlanEntry | None,
     refuting_runs: Sequence[ConfirmationResult],
 ) -> list[ConfirmationResult]:
     """Train with a plan; if it has another way of exchange, with its runner-up with exact sums before it."""
     plans = [runner_up, plan] if plan.exchange and runner_up else [plan]
-    return [run_confirmation(base, out, other, refuting_runs) for other in plans]
+    return [run_confirmation(base, folder, other, refuting_runs) for other in plans]
 
 
 def have_confirmed(results: Sequence[ConfirmationResult]) -> bool:
@@ -88,11 +100,12 @@ def write_plan(
     setup: TrainingSetup,
     refuting_runs: Sequence[ConfirmationResult] = (),
     facts: ExchangeFacts | None = None,
+    watts: float | None = None,
 ) -> PlanDocument:
     """Build the plan from the tables of a sweep, write it to plan.json with their setup, and return it.
 
     Runs that refuted an earlier plan are added to the tables. With facts on other ways of exchange there are verdicts
-    on them.
+    on them. Energies are those of the step times, or of a power that is assumed.
     """
     request = read_sweep_request(out)
     exact = add_refuting_runs(select_exact_request(request), [run for run in refuting_runs if not run.exchange])
@@ -102,7 +115,8 @@ def write_plan(
         document = add_sweep_verdicts(document, exact, list_exchange_runs(request), facts, refuting_runs)
     if facts and facts.memory:
         document = add_memory_verdicts(document, exact, facts, refuting_runs)
-    document = replace(document, setup=setup).with_confirmations(refuting_runs)
+    document = label_energy(document, fit_step_energy(exact.system) or assume_power(watts))
+    document = replace(add_energy_front(document, watts), setup=setup).with_confirmations(refuting_runs)
     write_json(out / PLAN_FILE, document.to_json())
     return document
 
@@ -118,11 +132,15 @@ def read_sweep_request(out: Path) -> PlanRequest:
     )
 
 
-def load_refuting_runs(out: Path) -> list[ConfirmationResult]:
-    """Read the runs that refuted earlier plans of a sweep from its plan.json."""
+def load_refuting_runs(out: Path, setup: TrainingSetup) -> list[ConfirmationResult]:
+    """Read the runs that refuted earlier plans of a sweep from its plan.json; those of another recipe say nothing."""
     if not (out / PLAN_FILE).exists():
         return []
-    return [run for run in PlanDocument.read(out / PLAN_FILE).confirmations if run.status == "refuted"]
+    document = PlanDocument.read(out / PLAN_FILE)
+    recipe = document.setup.recipe if document.setup else None
+    if (recipe or PLAIN_RECIPE) != (setup.recipe or PLAIN_RECIPE):
+        return []
+    return [run for run in document.confirmations if run.status == "refuted"]
 
 
 def add_refuting_runs(request: PlanRequest, runs: Sequence[ConfirmationResult]) -> PlanRequest:
@@ -155,7 +173,7 @@ def add_refuting_runs(request: PlanRequest, runs: Sequence[ConfirmationResult]) 
 
 
 def run_confirmation(
-    base: TrainConfig, out: Path, plan: PlanEntry, refuting_runs: Sequence[ConfirmationResult]
+    base: TrainConfig, folder: Path, plan: PlanEntry, refuting_runs: Sequence[ConfirmationResult]
 ) -> ConfirmationResult:
     """Train with a plan, unless an earlier command did, and print and return how well its time was predicted."""
     lr = base.lr if plan.lr is None else plan.lr
@@ -166,7 +184,7 @@ def run_confirmation(
     if plan.momentum is not None:
         config = replace(config, momentum=plan.momentum)
     config = replace_exchange(config, plan.exchange)
-    folder = out / "confirm" / name_confirmation_folder(config)
+    folder = folder / name_confirmation_folder(config)
     finished = load_finished_run(folder, config)
     record = finished or train_on_cluster(config, folder)
     if record is None:

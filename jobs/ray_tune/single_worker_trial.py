@@ -18,9 +18,9 @@ from equipoise.storage.object_store import parse_location
 from equipoise.training.loop import Training
 from equipoise.training.run_record import build_run_record
 from equipoise.type_aliases import JsonObject
-from equipoise.workloads import Workload, load_workload
+from equipoise.workloads import WORKLOADS, Workload, load_workload
 from jobs.ray_tune.trial_messages import TrialMetrics, TrialWorkerConfig
-from jobs.ray_tune.trial_records import strip_exchange, strip_trial_setting
+from jobs.ray_tune.trial_records import strip_exchange, strip_recipe, strip_trial_setting
 
 TUNE_REPORT_SECONDS = 0.5  # between two reports to the driver
 
@@ -59,6 +59,8 @@ class SingleWorkerTrial(tune.Trainable):
     def _load_cached_workload(self, trial: TrainConfig) -> Workload:
         """Return the workload, loaded once per process: trials differ only in options that no data depends on."""
         base = replace(trial, momentum=0.0, all_reduce="backend")  # on which no data depends either
+        if trial.workload in WORKLOADS:  # a function of the user may read any option
+            base = strip_recipe(base)
         common = strip_trial_setting(strip_exchange(base, base))
         if self.cached_workload is None or self.cached_workload[0] != common:
             self.cached_workload = common, load_workload(trial)

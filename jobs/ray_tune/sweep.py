@@ -17,9 +17,11 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
 from equipoise.planning.document import PlanDocument
-from equipoise.planning.search import GridSearch, Search
+from equipoise.planning.recipe_choice.recipe_report import RECIPES_FILE
+from equipoise.planning.search import GridSearch, LrBounds, Search
 from equipoise.planning.sharding.memory_report import MEMORY_FILE, build_memory_report
 from equipoise.planning.sharding.worker_limit import WorkerLimit
+from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.runs.folder import claim_run_folder, require_same_config, require_writable
 from equipoise.storage.atomic import write_json
 from equipoise.workloads.notebook import name_factory, register_factory
@@ -48,6 +50,7 @@ from jobs.ray_tune.exchanges.exchange_tables import add_exchange_steps, build_ru
 from jobs.ray_tune.exchanges.exchange_trials import load_exchange_trials
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.pace_drift import add_pace_noise, estimate_pace_drift
+from jobs.ray_tune.recipes.recipe_sweep import ChosenRecipe, RecipeSweep, require_trainable_recipes, search_recipes
 from jobs.ray_tune.run_trials import run_trials
 from jobs.ray_tune.sweep_options import SweepOptions, build_sweep_options
 from jobs.ray_tune.sweep_subject import SweepSubject, load_sweep_subject
@@ -111,6 +114,7 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
     require_no_other_results(out, "sweep")
     subject = load_sweep_subject(base, out, options.target, with_sizes=options.memory_bytes is not None)
     base = subject.base
+    require_trainable_recipes(base, options.parsed_recipes)
     batches_by_workers = options.batches_by_workers(subject.num_examples)
     max_workers = max(batches_by_workers)
     callbacks = build_tracker_callbacks(options.track, out)
@@ -135,16 +139,19 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
         fastest = FastestWorkers(step_time_fit)
         trials = build_sweep_trials(options, subject, timings, fastest, slots, gpu)
         leave_out_unaffordable_batches(trials, fastest, step_time_fit, subject.num_examples)
+        setup = replace(subject.setup, machine=timings.machine)
+        trials, setup = choose_recipe(options, ChosenRecipe(trials, setup), fastest, timings, step_time_fit, callbacks)
+        facts = replace(facts, candidates=()) if options.recipes else facts
         facts = keep_candidates_between_nodes(facts, options.exchanges, int(timings.steps.nodes.max()))
         facts = add_asynchronous_candidate(facts, options.exchanges, timings.steps)
         exchange_sweep = ExchangeSweep(facts, timings, step_time_fit, trials, options.budget.seconds)
-        exchange_sweep.reserve_time()
-        run_search(options, trials, fastest, callbacks)
-        search_exchanges(options, exchange_sweep, fastest, callbacks)
+        if not options.recipes:
+            exchange_sweep.reserve_time()
+            run_search(options, trials, fastest, callbacks)
+            search_exchanges(options, exchange_sweep, fastest, callbacks)
         write_crossings(trials.folder, fastest.seconds_by_batch, subject.targets)
         write_tables(timings.steps, exchange_sweep, out)
-        setup = replace(subject.setup, machine=timings.machine)
-        document = confirm_plan(base, out, setup, exchange_sweep.last_deadline, exchange_sweep.facts)
+        document = confirm_plan(trials.base, out, setup, exchange_sweep.last_deadline, exchange_sweep.facts)
         write_memory_report(document, exchange_sweep.facts.memory, timings, out)
         print(f"  pages      {', '.join(map(str, write_pages(load_experiment(out))))}")
         return document
@@ -217,6 +224,31 @@ def write_memory_report(document: PlanDocument, limit: WorkerLimit | None, timin
         write_json(out / MEMORY_FILE, build_memory_report(limit, document.plan, timings.steps).to_json())
 
 
+def choose_recipe(
+    options: SweepOptions,
+    plain: ChosenRecipe,
+    fastest_workers: FastestWorkers,
+    timings: TimingTables,
+    step_time_fit: StepTimeFit,
+    callbacks: list[Callback],
+) -> ChosenRecipe:
+    """Return the recipe that a sweep goes on with: the plain one, unless others are to be compared with it."""
+    if not options.recipes:
+        (options.out.absolute() / RECIPES_FILE).unlink(missing_ok=True)  # the plan is the plain one again
+        return plain
+    first_lr = find_first_lr(options, plain.trials, fastest_workers)
+    sweep = RecipeSweep(options.parsed_recipes, plain.trials, fastest_workers, first_lr)
+    return search_recipes(sweep, plain.setup, timings.steps, step_time_fit, callbacks, options.out.absolute())
+
+
+def find_first_lr(
+    options: SweepOptions, trials: SweepTrials, fastest_workers: FastestWorkers
+) -> tuple[float, LrBounds]:
+    """Return the learning rate to start the search from at the smallest batch, and its bounds."""
+    smallest = min(fastest_workers.seconds_by_batch)
+    return trials.base.lr * math.sqrt(smallest / 32), options.initial_lr_and_bounds()[1]
+
+
 def run_search(
     options: SweepOptions, sweep_trials: SweepTrials, fastest_workers: FastestWorkers, callbacks: list[Callback]
 ) -> None:
@@ -224,8 +256,7 @@ def run_search(
     sweep_trials.folder.mkdir(exist_ok=True)
     seconds_for_trials = sweep_trials.deadline - time.time()
     batches = sorted(fastest_workers.seconds_by_batch)
-    _, bounds = options.initial_lr_and_bounds()
-    initial_lr = sweep_trials.base.lr * math.sqrt(batches[0] / 32)
+    initial_lr, bounds = find_first_lr(options, sweep_trials, fastest_workers)
     step_seconds = fastest_workers.step_seconds
     search = (
         GridSearch(batches, initial_lr, step_seconds, options.seeds, bounds)

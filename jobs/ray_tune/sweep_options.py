@@ -16,13 +16,14 @@ from equipoise.planning.memory.memory_limit import parse_memory
 from equipoise.planning.search import UNBOUNDED_LR, LrBounds
 from equipoise.planning.sweep_budget import SweepBudget
 from equipoise.registries.recipe_registry import DEFAULT_BASE_BATCH, ScalingRule
+from equipoise.registries.sweep_recipes import Recipe, parse_recipes
 from equipoise.storage.user_paths import parse_path_or_url
 from jobs.cli.call_options import convert_option, list_values
 from jobs.cli.paths import PathOrUrl
 from jobs.ray_train.run import resolve_trial_paths
 from jobs.ray_train.trackers import TrackerName
 from jobs.ray_tune.confirmation import CONFIRMATION_SEED_OFFSET
-from jobs.ray_tune.exchanges.exchange_option import AUTO, require_usable_exchanges
+from jobs.ray_tune.exchanges.exchange_option import AUTO, names_no_exchange, require_usable_exchanges
 from jobs.ray_tune.sweep_subject import DEFAULT_WORKERS, find_worker_counts
 
 T = TypeVar("T")
@@ -85,6 +86,10 @@ class SweepOptions:
     """other ways of exchange to consider beside exact sums in every step: names such as local:16, bf16, powersgd:4,
     server or async:4, auto for those that may pay on the links between several machines, or none; each is tried only
     where it could save time"""
+    recipes: tuple[str, ...] = ()
+    """recipes to compare with the plain options, such as lars:0.05, lamb, adamw, mixup:0.2, smoothing:0.1,
+    average:0.98, clip:1, warmup:5 or one-cycle, or several in one as adamw+mixup:0.2: their trials take turns, and the
+    plan is that of the fastest; other ways of exchange are not searched then"""
     memory: str | None = None
     """memory that a worker may use, such as 16GB or 512MiB: batch sizes that need more are not planned with, and where
     they would be the best, so are --sharding optimizer and full"""
@@ -147,6 +152,11 @@ class SweepOptions:
         return None if self.memory is None else parse_memory("--memory", self.memory)
 
     @property
+    def parsed_recipes(self) -> tuple[Recipe, ...]:
+        """Recipes of --recipes, the plain one first; none if it is not given."""
+        return parse_recipes(self.recipes) if self.recipes else ()
+
+    @property
     def budget(self) -> SweepBudget:
         """Budget of the sweep; an exhaustive one has no limit."""
         return SweepBudget(seconds=math.inf if self.exhaustive else self.budget_seconds)
@@ -162,6 +172,7 @@ class SweepOptions:
         last_seed = self.config.seed + CONFIRMATION_SEED_OFFSET + MAX_SEEDS
         replace(self.config, seed=last_seed)  # refuses one that is too large
         require_usable_exchanges(self.exchanges, max(self.workers), self.config.command)
+        self._require_usable_recipes()
         if self.memory_bytes is not None and self.config.command is not None:
             raise EquipoiseError(
                 "option-conflict",
@@ -174,6 +185,21 @@ class SweepOptions:
             raise EquipoiseError(
                 "option-range", f"budget-seconds must be a finite number above 0, got {self.budget_seconds}"
             )
+
+    def _require_usable_recipes(self) -> None:
+        """Refuse recipes that no trial could have, and options that a sweep over recipes does not take."""
+        for recipe in self.parsed_recipes:
+            replace(self.config, **recipe.options)  # type: ignore[arg-type]  # refuses values out of range
+        conflicts = {
+            "a --command: it trains in its own way": self.config.command is not None,
+            "--exhaustive: recipes take turns in a search": self.exhaustive,
+            "--memory: recipes keep different states of an optimizer": self.memory is not None,
+            f"--exchanges {' '.join(self.exchanges)}: one of the two is searched": not names_no_exchange(
+                self.exchanges
+            ),
+        }
+        if self.recipes and (reasons := [reason for reason, is_used in conflicts.items() if is_used]):
+            raise EquipoiseError("option-conflict", f"cannot use --recipes with {reasons[0]}", "omit one of the two")
 
 
 def require_order(option: str, text: str, smallest: float, largest: float) -> None:
@@ -212,6 +238,8 @@ def build_sweep_options(
         names = values["exchanges"]
         values["exchanges"] = [names] if isinstance(names, str) else list_values(names)
     kinds = get_type_hints(SharedTrainConfig) | get_type_hints(SweepOptions)
+    if isinstance(values.get("recipes"), str):
+        values["recipes"] = [values["recipes"]]
     converted = {name: convert_option(name, value, kinds[name]) for name, value in values.items()}
     return SweepOptions(
         config=SharedTrainConfig(workload=workload, **{name: converted[name] for name in values.keys() & config_names}),

@@ -1,11 +1,13 @@
 """Records of the trials of a sweep: file names, validation, and rows for the search."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.exchanges.training_options import name_exchange
+from equipoise.registries.sweep_recipes import RECIPE_FORMS
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
 
@@ -43,6 +45,14 @@ def strip_exchange(trial: TrainConfig, base: TrainConfig) -> TrainConfig:
         all_reduce=base.all_reduce if sync.has_store else trial.all_reduce,
         momentum=base.momentum if sync.kind == "async" else trial.momentum,
     )
+
+
+def strip_recipe(trial: TrainConfig) -> TrainConfig:
+    """Return the options of a trial with fixed values of those that recipes set."""
+    forms = RECIPE_FORMS.values()
+    names = {name for form in forms for name in (*form.options, form.number) if name}
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(TrainConfig) if field.name in names}
+    return replace(trial, **defaults)
 
 
 def load_finished_trials(folder: Path, base: TrainConfig, *, with_exchanges: bool = False) -> list[Record]:

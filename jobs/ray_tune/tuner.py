@@ -40,6 +40,7 @@ from jobs.ray_tune.trial_records import (
     trial_file_stem,
 )
 
+RECIPE_TRIALS_FOLDER = "recipes"  # in the folder of the plain trials
 STOP_SECONDS = "10"  # until the process of a stopped trial is killed: Ray's minimum; a step may take minutes
 
 
@@ -280,8 +281,9 @@ class DropMetricHistory(tune.Callback):
 
 
 def tune_trial_name(trial: tune.experiment.Trial) -> str:
-    """Return a trial's name in Tune and in trackers: the stem of its record file."""
-    return PurePosixPath(trial.config["path"]).stem
+    """Return a trial's name in Tune and in trackers: the stem of its record file, after the name of its recipe."""
+    path = PurePosixPath(trial.config["path"])
+    return f"{path.parent.name}-{path.stem}" if path.parent.parent.name == RECIPE_TRIALS_FOLDER else path.stem
 
 
 def create_temporary_tune_folder() -> Path:

@@ -223,8 +223,18 @@ def summarize_stretches(bench: StepBench, nodes: int, batch: int, stretches: lis
         pace_sd=float(np.std(np.log(seconds_per_step("seconds")), ddof=1)),
         gradient_bytes=bench.gradient_bytes,
         peak_bytes=bench.measured_peaks.get(batch),
+        read_ahead=not bench.workload.train.is_in_memory,
+        joules=summarize_joules(bench.trial, stretches),
         seconds_by_worker=summarize_seconds_by_worker(stretches),
     )
+
+
+def summarize_joules(trial: TrainConfig, stretches: list[list[Lap]]) -> float | None:
+    """Return the median joules of a step; None where they are not measured in all laps, or only assumed."""
+    if trial.watts is not None or any(lap.joules is None for laps in stretches for lap in laps):
+        return None
+    per_step = [sum(lap.joules or 0.0 for lap in laps) / sum(lap.steps for lap in laps) for laps in stretches]
+    return statistics.median(per_step)
 
 
 def summarize_seconds_by_worker(stretches: list[list[Lap]]) -> tuple[float, ...]:

@@ -35,6 +35,10 @@ class StepTiming:
     """bytes of gradients that workers exchange in a step"""
     peak_bytes: Count | None = None
     """most bytes in the tensors of a worker; None where they were not measured"""
+    read_ahead: bool = False
+    """whether other processes read batches ahead, so that steps wait for data only where reading takes longer"""
+    joules: PositiveNumber | None = None
+    """energy of a step of all workers; None where their machines tell none"""
     seconds_by_worker: tuple[PositiveNumber, ...] = ()
     """seconds that each worker computes in a step, in the order of ranks, where they differ; else none"""
     repeat: bool = False

@@ -9,13 +9,15 @@ from equipoise.planning.step_time_fit import StepTimeFit, fit_step_time
 from equipoise.storage.atomic import atomic_write
 from jobs.timing.timing_records import TimingTables, max_repeat_error
 
+UNKNOWN_COLUMNS = "peak_bytes", "joules"  # where a machine does not tell them
+
 
 def write_timings(timings: TimingTables, out: Path) -> TimingTables:
     """Write the timings to system.csv and exchange.csv, and return them without the second timings of a setting."""
     rows = timings.steps
     if (repeat_error := max_repeat_error(rows)) is not None:
         print(f"two timings of the same setting differed by {repeat_error:.1%} at most", flush=True)
-    steps = drop_unknown_peaks(format_speed_column(rows[~rows["repeat"]].drop(columns="repeat")))
+    steps = drop_unknown_columns(format_speed_column(rows[~rows["repeat"]].drop(columns="repeat")))
     write_csv(steps, out / "system.csv")
     if len(timings.exchanges):
         write_csv(timings.exchanges, out / "exchange.csv")
@@ -31,10 +33,12 @@ def format_speed_column(steps: pd.DataFrame) -> pd.DataFrame:
     return steps.assign(**{SECONDS_BY_WORKER_COLUMN: steps[SECONDS_BY_WORKER_COLUMN].map(format_seconds_by_worker)})
 
 
-def drop_unknown_peaks(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return the step times without the column of peak memory where no row has it."""
-    is_unknown = "peak_bytes" in steps and steps.peak_bytes.isna().all()
-    return steps.drop(columns="peak_bytes") if is_unknown else steps
+def drop_unknown_columns(steps: pd.DataFrame) -> pd.DataFrame:
+    """Return the step times without the columns of peak memory, energy and readers where no row has them."""
+    steps = steps.drop(columns=[name for name in UNKNOWN_COLUMNS if name in steps and steps[name].isna().all()])
+    if "read_ahead" not in steps:  # a user's own command does not tell it
+        return steps
+    return steps.astype({"read_ahead": int}) if steps.read_ahead.any() else steps.drop(columns="read_ahead")
 
 
 def fit_timings(timings: TimingTables) -> StepTimeFit:

@@ -1,4 +1,7 @@
-"""The code blocks of the README and of every page run, page by page and in order, in a folder that pages share."""
+"""The code blocks of the README and of every page run, page by page and in order, in a folder that pages share.
+
+Two processes may each take some of the pages, in folders of their own.
+"""
 
 import shutil
 import time
@@ -28,6 +31,19 @@ def list_runnable_pages():
     ]
 
 
+def build_page_parameters():
+    """Return the pages; those that use one run or the bundle of it stay in one process, and so in one folder."""
+    return [
+        pytest.param(page, marks=pytest.mark.xdist_group("digits")) if "/digits" in join_commands(page) else page
+        for page in list_runnable_pages()
+    ]
+
+
+def join_commands(page):
+    """Return all that a page's reader would type."""
+    return "".join(fence.text for fence in list_fences(page) if "id" in fence.attributes)
+
+
 @pytest.fixture(scope="session")
 def shell(cluster, tmp_path_factory):
     """Folder of a reader: the project's manifests, tables of measurements, and images of digits."""
@@ -51,7 +67,7 @@ def shell(cluster, tmp_path_factory):
 
 def prepare_results(folder, page):
     """Make what earlier pages would have made, where a page is tested alone."""
-    commands = "".join(fence.text for fence in list_fences(page) if "id" in fence.attributes)
+    commands = join_commands(page)
     run, bundle = folder / "runs" / "digits", folder / "bundles" / "digits"
     needs_bundle = "bundle=bundles/digits" in commands
     if (needs_bundle or "--run runs/digits" in commands or "--init-from runs/digits" in commands) and not run.exists():
@@ -61,7 +77,7 @@ def prepare_results(folder, page):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", list_runnable_pages(), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", build_page_parameters(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_of_a_page_work(shell, page):
     prepare_results(shell.folder, page)
     start = time.monotonic()

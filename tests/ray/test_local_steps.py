@@ -20,6 +20,7 @@ DILOCO = {"sync": "diloco:16", "outer_lr": 0.9, "outer_momentum": 0.5}
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_killed_worker_does_not_change_averages_of_weights(cluster, tmp_path):
     out = tmp_path / "run"
     flags = [text for name, value in (OPTIONS | DILOCO).items() for text in (f"--{name.replace('_', '-')}", value)]

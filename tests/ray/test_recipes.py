@@ -29,6 +29,7 @@ def train_kept_weights(config):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_killed_worker_does_not_change_what_recipes_do(cluster, tmp_path):
     out = tmp_path / "run"
     options = (OPTIONS | RECIPES).items()

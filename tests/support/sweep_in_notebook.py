@@ -32,7 +32,7 @@ def make_stripes(config: equipoise.TrainConfig) -> equipoise.Workload:
 
 if __name__ == "__main__":
     plan = equipoise.sweep(
-        make_stripes, out=sys.argv[1], workers=[1, 2], batch_size="8:32", lr="0.1:0.1", budget_seconds=60,
+        make_stripes, out=sys.argv[1], workers=[1, 2], batch_size="8:16", lr="0.1:0.1",
         exhaustive=True, seeds=1, eval_every=100, trials=sys.argv[2], exchanges="none",
     )  # fmt: skip
     print(f"{plan.setup.workload} {plan.status} {plan.plan.workers} x {plan.plan.batch}")

@@ -1,4 +1,5 @@
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -7,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from equipoise.command_line import command
+from equipoise.command_line import CommandParser, command, describe_os_error
 from equipoise.errors import ERROR_CODES, CommandFailed, EquipoiseError
 from equipoise.storage.retry import StoreUnavailable
+from tests.support.errors import raises_code
 from tests.support.ray_cluster import ROOT
 
 
@@ -200,3 +202,44 @@ os.kill(os.getpid(), signal.SIGINT)
 sys.exit(status)
 """
     assert subprocess.run([sys.executable, "-c", program]).returncode == 3
+
+
+def test_an_error_is_the_same_after_another_process_has_sent_it():
+    error = EquipoiseError("path-exists", "cannot write x", "remove it")
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    assert (copy.code, copy.problem, copy.remedy, str(copy)) == (
+        "path-exists",
+        "cannot write x",
+        "remove it",
+        str(error),
+    )
+    within = error.within("row 3")
+    assert (within.code, str(within)) == ("path-exists", "row 3: cannot write x; remove it")
+    assert str(EquipoiseError("path-exists", "cannot write x")) == "cannot write x"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError("no file is known"), "no file is known"),
+        (OSError(2, "No such file or directory"), "[Errno 2] No such file or directory"),
+        (OSError(28, "No space left on device"), "cannot write: No space left on device; make room"),
+        (OSError(2, "No such file", "x" * 300), f"cannot use {'x' * 200}: No such file; fix that"),
+        (OSError(28, "No space left", "x" * 300), f"cannot write {'x' * 200}: No space left; make room"),
+    ],
+)
+def test_errors_of_the_system_are_sentences(error, text):
+    assert describe_os_error(error).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [([], "option-missing"), (["a", "--x"], "option-unknown"), (["a", "--n", "z"], "option-format")],
+)
+def test_mistakes_in_simple_options_have_codes(arguments, code):
+    parser = CommandParser(prog="try")
+    parser.add_argument("path")
+    parser.add_argument("--n", type=int)
+    with raises_code(code, "try --help lists the options"):
+        parser.parse_args(arguments)
+    assert parser.parse_args(["a", "--n", "3"]).n == 3

@@ -9,6 +9,7 @@ from equipoise.command_template import (
     fill_command,
     find_placeholders,
     find_program_name,
+    find_unknown_placeholders,
     require_placeholder,
     split_command,
 )
@@ -65,3 +66,23 @@ def test_a_command_that_cannot_be_split_is_refused(command):
     with pytest.raises(EquipoiseError) as refusal:
         split_command(command)
     assert refusal.value.code == "option-format"
+
+
+def test_a_missing_placeholder_without_another_word_in_braces():
+    with pytest.raises(EquipoiseError) as refusal:
+        require_placeholder("train --lr {lr}", "batch_size")
+    assert refusal.value.problem == "cannot use --command 'train --lr {lr}': it has no {batch_size}"
+    assert refusal.value.remedy == "write {batch_size} where the command takes its batch size"
+    require_placeholder("train --lr {lr}", "lr")
+
+
+def test_words_in_braces_that_are_no_placeholders_are_each_told_once():
+    assert find_unknown_placeholders("t {lr} {b} {a} {b} {{c}} { d }") == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("python -m", "python"), ("", ""), ("sh run.sh x.py", "run.sh"), ("python -m tools.fit x.py", "tools.fit")],
+)
+def test_name_of_a_command_in_rare_shapes(command, name):
+    assert find_program_name(command) == name

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import log_ndtr
 
 from equipoise.drift.charts.cell_statistics import ImageFeatures, shrunk_class_means
 from equipoise.drift.diagnosis.accuracy_estimate import estimate_accuracy
@@ -174,7 +174,7 @@ def measure_reference_support(current: ModelFeatures, reference: ModelFeatures) 
 def statistic_charts(window: Window) -> list[ChartReading]:
     """Test the mean of each charted feature against what is usual for the predicted classes."""
     z = window.scores * np.sqrt(window.effective_sample_size)
-    neg_log_p = -(np.log(2) + norm.logsf(np.abs(z))) / np.log(10)
+    neg_log_p = -(np.log(2) + log_ndtr(-np.abs(z))) / np.log(10)
     threshold = float(-np.log10(ALPHA / TEST_FAMILY_COUNT / len(neg_log_p)))
     return [
         feature_reading(window, index, float(max(value, 0)), threshold)

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2_contingency, ks_2samp, kstwo
 
 from equipoise.drift.features.random_fourier import median_distance
 from equipoise.errors import EquipoiseError
@@ -66,6 +65,8 @@ def ks_test_by_column(reference: AnyArray, window: AnyArray) -> ColumnTestResult
     p is that of the one-sample statistic for nm / (n + m) examples, rounded down; it is too large for ties. By scipy,
     which rounds to the nearest, p would be up to 5 % smaller at 60 examples.
     """
+    from scipy.stats import ks_2samp, kstwo  # it takes most of a second to import: trainings need none of it
+
     validate_samples(reference, window)
     gaps = ks_2samp(reference, window, axis=0, method="asymp").statistic
     effective = len(reference) * len(window) // (len(reference) + len(window))
@@ -78,6 +79,8 @@ def chi_squared_test(reference_counts: IntArray, window_counts: IntArray) -> Tes
     Rare classes are merged, rarest first, until at least 5 examples are expected. If a single class is left, nothing
     can be tested: the statistic is 0 and p is 1.
     """
+    from scipy.stats import chi2_contingency  # as above
+
     counts = [_validate_counts("reference", reference_counts), _validate_counts("window", window_counts)]
     if len(reference_counts) != len(window_counts):
         raise ValueError(

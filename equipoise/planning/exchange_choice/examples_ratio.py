@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from equipoise.planning.examples_to_target import MIN_SUCCESS_RATE, select_best_lr
 from equipoise.planning.exchanges.exact_rows import read_momentum
@@ -81,7 +81,7 @@ class ExamplesRatio:
     @property
     def interval(self) -> IntervalEstimate:
         """Ratio with its interval of 80 %."""
-        reach = self.log_error * float(student_t.ppf(INTERVAL_QUANTILES[1], self.degrees_of_freedom))
+        reach = self.log_error * float(stdtrit(self.degrees_of_freedom, INTERVAL_QUANTILES[1]))
         low, high = (np.clip(self.log_mean + side * reach, -MAX_LOG_RATIO, MAX_LOG_RATIO) for side in (-1, 1))
         return IntervalEstimate(value=self.value, low=float(np.exp(low)), high=float(np.exp(high)))
 

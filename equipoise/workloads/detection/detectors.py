@@ -38,7 +38,7 @@ class Detector:
 
 
 def find_detector(name: str | None, num_classes: int, image_size: int) -> Detector:
-    """Return the detector of a name: center, center:BLOCKSxWIDTH, or one of torchvision, tested on a picture."""
+    """Return the detector of a name: center, center:BLOCKSxWIDTH, or one of torchvision, tested on pictures."""
     if match := CENTER_NAME.fullmatch(name or "center"):
         blocks, width = int(match[1] or DEFAULT_BLOCKS), int(match[2] or DEFAULT_WIDTH)
         require_center_size(blocks, width)
@@ -70,10 +70,10 @@ def require_center_size(blocks: int, width: int) -> None:
 
 def try_detector(name: str, build: Callable[[], nn.Module], image_size: int) -> None:
     """Refuse a detector of torchvision that takes no boxes, such as one of keypoints, or not these pictures."""
-    boxes = torch.tensor([[[0.0, 1, 1, image_size / 2, image_size / 2, 0]]])
+    boxes = torch.tensor([[[0.0, 1, 1, image_size / 2, image_size / 2, 0]]] * 2)  # two: some normalize over the batch
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torchvision_loss(build()(torch.zeros(1, 3, image_size, image_size)), boxes)
+            torchvision_loss(build()(torch.zeros(2, 3, image_size, image_size)), boxes)
     except Exception as error:  # whatever a model of torchvision raises
         raise EquipoiseError(
             "model-invalid",

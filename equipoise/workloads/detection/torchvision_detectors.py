@@ -60,7 +60,8 @@ def stack_answers(answers: list[dict[str, Tensor]], pictures: Tensor) -> Tensor:
 def torchvision_loss(outputs: Any, targets: Tensor) -> Tensor:
     """Return the sum of the losses of torchvision's detector; 0 in evaluation, where it computes none."""
     if "detector" not in outputs:
-        return outputs["detections"].sum() * 0
+        nothing: Tensor = outputs["detections"].sum() * 0
+        return nothing
     losses = outputs["detector"](list(outputs["pictures"]), [unstack_boxes(boxes) for boxes in targets])
     return torch.stack([*losses.values()]).sum()
 

@@ -63,4 +63,6 @@ def add_exchange_steps(steps: pd.DataFrame, fit: StepTimeFit, timings: Sequence[
     )
     if own.peak_bytes.isna().all():
         own = own.drop(columns="peak_bytes")
+    if "read_ahead" in steps:  # the same data set
+        own = own.assign(read_ahead=steps.read_ahead.iloc[0])
     return pd.concat([steps.assign(exchange=""), own], ignore_index=True)

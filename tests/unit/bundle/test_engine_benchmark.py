@@ -3,7 +3,12 @@ import time
 import pytest
 import torch
 
-from equipoise.bundle.engine_benchmark import benchmark_engines, measure_seconds_per_call, select_engine
+from equipoise.bundle.engine_benchmark import (
+    benchmark_engines,
+    compare_outputs,
+    measure_seconds_per_call,
+    select_engine,
+)
 from equipoise.bundle.engine_results import EngineResult
 from tests.support.errors import raises_code
 
@@ -66,3 +71,42 @@ def test_seconds_per_call_are_the_mean_over_calls_of_the_engine():
 
     seconds = measure_seconds_per_call(sleep, [torch.zeros(3, 1, 2, 2)], 5)
     assert sizes == [3] * 5 and seconds >= 0.01
+
+
+def test_engine_that_is_as_fast_as_eager_at_one_batch_size_may_be_selected():
+    eager = build_result("eager", 2.0, 4.0)
+    assert select_engine([eager, build_result("a", 2.0, 3.9)])[0] == "a"
+    assert select_engine([eager, build_result("a", 2.0, 4.0)])[0] == "eager"  # the first of two alike
+
+
+@pytest.mark.parametrize(("factor", "agrees"), [(1.0, True), (1 + 0.9e-5, True), (1 + 1.06e-5, False)])
+def test_outputs_may_differ_by_a_hundred_thousandth_of_the_largest(factor, agrees):
+    expected = [torch.tensor([[4.0, 1.0]]), torch.zeros(1, 3)]
+    outputs = [torch.tensor([[4.0 * factor, 1.0]], dtype=torch.float64), torch.zeros(1, 3)]
+    assert compare_outputs("a", expected, outputs, True).agrees == agrees
+
+
+def test_labels_count_for_classes_alone():
+    expected, outputs = [torch.tensor([[1.0, 1.0 + 1e-6]])], [torch.tensor([[1.0 + 1e-6, 1.0]])]
+    assert not compare_outputs("a", expected, outputs, True).agrees
+    assert compare_outputs("a", expected, outputs, False).agrees
+
+
+def test_engines_run_on_one_thread_and_the_number_of_threads_is_restored():
+    threads, before = [], torch.get_num_threads()
+
+    def predict(images):
+        threads.append(torch.get_num_threads())
+        return predict_exactly(images)
+
+    def fail_at_length():
+        raise ValueError(" " + "x" * 300)
+
+    torch.set_num_threads(2)
+    try:
+        first, failed = benchmark_engines({"eager": lambda: predict, "no": fail_at_length}, predict_exactly, [IMAGES])
+        assert torch.get_num_threads() == 2 and set(threads) == {1}
+    finally:
+        torch.set_num_threads(before)
+    assert first.agrees and not failed.agrees and failed.error is None
+    assert failed.why_not == f"ValueError: {'x' * 200}"

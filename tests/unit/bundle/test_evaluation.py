@@ -73,3 +73,18 @@ def test_temperature_of_a_model_with_errors_is_the_fitted_one(temperature, sharp
 
 def test_class_without_examples_has_no_accuracy():
     assert set(evaluate_predictions(np.eye(3), np.array([0, 1, 1]), list("abc"), 1.0).by_class) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("confidences", "is_right", "error"),
+    [
+        ((0.97, 1.0), (True, False), 0.485),  # one bin: half are right, at a mean confidence of 0.985
+        ((0.66, 0.67), (True, False), (0.34 + 0.67) / 2),  # on both sides of 10 / 15
+        ((0.601, 0.66), (True, False), 0.1305),  # between 9 / 15 and 10 / 15
+        ((0.75, 0.75, 0.75, 0.75), (True, True, True, False), 0.0),
+    ],
+)
+def test_calibration_error_is_the_mean_gap_of_fifteen_bins(confidences, is_right, error):
+    scores = np.array([[confidence, 1 - confidence] for confidence in confidences])
+    labels = np.array([0 if right else 1 for right in is_right])
+    assert expected_calibration_error(scores, labels) == pytest.approx(error)

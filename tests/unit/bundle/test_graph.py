@@ -142,3 +142,13 @@ def test_least_size_of_a_variable_dimension_is_bounded_from_three_on(least, boun
     program = torch.export.export(nn.Linear(3, 2), (torch.zeros(5, 3),), dynamic_shapes=({0: rows},))
     (inputs,) = (node.meta["val"] for node in program.graph.nodes if node.name == "input")
     assert [find_size_bounds(size, program) for size in inputs.shape] == [(bound, 64), (3, 3)]
+
+
+@pytest.mark.parametrize(("do", "take"), [("mul", [1 << 20, 1 << 20]), ("neg", [1 << 40]), ("floordiv", [1 << 41, 2])])
+def test_sizes_up_to_a_trillion_may_be_computed(do, take):
+    steps = [INPUT_STEP, {"do": do, "take": take, "named": {}}, {"output": [{"step": 1}]}]
+    (size,) = load_program(steps, {})(torch.zeros(1, 1, 2, 2))
+    assert abs(size) == 1 << 40
+    steps[1]["take"] = [take[0] + (1 << 21), *take[1:]]
+    with raises_code("bundle-invalid", "computes a size above"):
+        load_program(steps, {})(torch.zeros(1, 1, 2, 2))

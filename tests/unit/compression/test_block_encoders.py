@@ -79,3 +79,9 @@ def test_what_is_not_finite_does_not_decode_to_numbers(name, value):
 def test_numbers_too_small_for_a_scale_decode_to_zero():
     blocks, encoder = torch.full((1, BLOCK_NUMBERS), 3e-43), BLOCK_ENCODERS["int8"]
     assert not decode(encoder, encode(encoder, blocks), torch.float32).any()
+
+
+def test_smallest_scale_is_still_used():
+    blocks, encoder = torch.full((1, BLOCK_NUMBERS), 127 * torch.finfo(torch.float32).tiny), BLOCK_ENCODERS["int8"]
+    assert torch.equal(decode(encoder, encode(encoder, blocks), torch.float32), blocks)
+    assert not decode(encoder, encode(encoder, blocks * 0.99), torch.float32).any()

@@ -6,9 +6,9 @@ import torch
 from equipoise.compression.build_encoded_sum import build_encoded_sum
 from equipoise.compression.kept_errors import PART_PREFIX
 from equipoise.compression.quantized_sum import QuantizedSum
-from equipoise.compression.top_share_sum import find_largest
+from equipoise.compression.top_share_sum import TopShareSum, find_largest
 from equipoise.compression.worker_layout import WorkerLayout, exchange_chunks
-from equipoise.planning.exchanges.compression_cost import BLOCK_NUMBERS
+from equipoise.planning.exchanges.compression_cost import BLOCK_BYTES, BLOCK_NUMBERS
 from equipoise.registries.exchange_registry import parse_compression
 from tests.support.errors import raises_code
 
@@ -184,3 +184,25 @@ def test_workers_of_a_process_are_in_a_row():
     layouts = [WorkerLayout(5, rank, 3) for rank in range(3)]
     assert [list(layout.hosted) for layout in layouts] == [[0], [1, 2], [3, 4]]
     assert layouts[0].hosted_counts == [1, 2, 2]
+
+
+@pytest.mark.parametrize(("workers", "processes", "sent_blocks"), [(3, 1, [0]), (2, 2, [4, 4]), (4, 3, [5, 5, 8])])
+def test_process_sends_the_parts_of_others_and_its_encoded_sum_to_each(workers, processes, sent_blocks):
+    """Four blocks are split 4, 2 + 2 or 1 + 1 + 2, and so are four workers."""
+    like = torch.zeros(COUNT, dtype=torch.float64)
+    for method in ("bf16", "int8"):
+        sums = [
+            build_encoded_sum(parse_compression(method), WorkerLayout(workers, rank, processes), like)
+            for rank in range(processes)
+        ]
+        block_bytes = BLOCK_BYTES[method]
+        assert [encoded_sum.count_sent_bytes() for encoded_sum in sums] == [n * block_bytes for n in sent_blocks]
+        assert sums[0].num_rounds == 2
+
+
+def test_process_sends_the_largest_numbers_of_its_workers_to_each_other():
+    like, kept = torch.zeros(1000), 50
+    sums = [TopShareSum(WorkerLayout(4, rank, 3), like, 0.05) for rank in range(3)]
+    assert [encoded_sum.count_sent_bytes() for encoded_sum in sums] == [2 * n * kept * (4 + 4) for n in (1, 1, 2)]
+    assert TopShareSum(WorkerLayout(4), like, 0.05).count_sent_bytes() == 0
+    assert sums[0].num_rounds == 1 and len(sums[2].list_errors()) == 2

@@ -7,7 +7,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from equipoise.compression.low_rank_sum import LowRankSum, replace_vanished_columns
+from equipoise.compression.low_rank_sum import LowRankSum, replace_vanished_columns, uses_low_rank
 from tests.support.gloo import run_with_gloo
 
 SHAPES = [(20, 12), (20,), (6, 2, 3, 3), (3, 3)]
@@ -174,3 +174,17 @@ def test_sums_are_those_of_the_hook_of_torch(tmp_path):
         for found, torchs, others_found in zip(sum_step(sums, gradients)[0], expected[step], others[step], strict=True):
             assert torch.equal(torchs, others_found)
             torch.testing.assert_close(found, torchs, rtol=1e-11, atol=1e-13)
+
+
+def test_only_matrices_with_numbers_travel_as_products():
+    assert uses_low_rank(torch.zeros(9, 9), 4) and not uses_low_rank(torch.zeros(8, 8), 4)  # 4 (8 + 8) = 8 * 8
+    for shape in ((0, 5), (5, 0), (5,), ()):
+        assert not uses_low_rank(torch.zeros(shape), 1)
+
+
+def test_sums_have_the_dtype_that_is_asked_for():
+    gradients = [torch.randn(20, 12, generator=torch.Generator().manual_seed(1)), torch.ones(3)]
+    for dtype, expected in ((torch.float64, torch.float64), (None, torch.float32)):
+        low_rank_sum = LowRankSum(gradients, RANK, dtype=dtype)
+        assert low_rank_sum.flat_p.dtype == low_rank_sum.flat_q.dtype == expected
+        assert len(low_rank_sum.errors) == 1

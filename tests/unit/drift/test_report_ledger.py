@@ -1,6 +1,6 @@
 import numpy as np
 
-from equipoise.drift.monitor.report_ledger import ReportLedger, Tick
+from equipoise.drift.monitor.report_ledger import MAX_DEPARTED_REPLICAS, ReportLedger, Tick
 from equipoise.drift.monitor.stream_key import StreamKey
 
 STREAM = StreamKey("toy", "1")
@@ -82,3 +82,42 @@ def test_last_report_received_twice_counts_once():
     assert (ledger.twice, ledger.lost) == (2, 0) and [*ledger.replicas] == ["b"]
     ledger.add_report("b", [], 2, 0.0)
     assert read_counts_by_clock(ledger.pop_closed_ticks(0.0)) == {1: 1, 2: 1}
+
+
+def test_only_the_latest_departed_replicas_are_remembered():
+    ledger = ReportLedger()
+    names = [f"replica {index}" for index in range(MAX_DEPARTED_REPLICAS + 1)]
+    for name in names:
+        ledger.add_report(name, [build_tick(1, 1)], 1, 0.0, leaves=True)
+    assert [*ledger.gone] == names[1:] and len(ledger.gone) == 256
+    assert ledger.add_report(names[1], [], 1, 0.0) == 1  # remembered
+    assert ledger.add_report(names[0], [], 1, 0.0) == 0 and ledger.lost == 0
+
+
+def test_only_the_latest_dead_replicas_are_remembered():
+    ledger = ReportLedger(timeout_seconds=5.0)
+    names = [f"replica {index}" for index in range(MAX_DEPARTED_REPLICAS + 2)]
+    for name in names:
+        ledger.add_report(name, [], 1, 0.0)
+    ledger.pop_closed_ticks(5.0)
+    assert ledger.died == 0
+    ledger.pop_closed_ticks(5.5)
+    assert ledger.died == ledger.lost == 258 and ledger.dead == names[2:] == [*ledger.gone]
+
+
+def test_new_replica_delays_only_ticks_after_the_last_closed_one():
+    ledger = ReportLedger()
+    ledger.add_report("a", [build_tick(1, 10)], 10, 0.0)
+    ledger.pop_closed_ticks(0.0)
+    ledger.add_report("new", [], 3, 0.0)  # a clock behind the closed tick
+    ledger.add_report("a", [build_tick(2, 11)], 11, 0.0)
+    assert ledger.pop_closed_ticks(0.0) == [] and ledger.closed == 10
+    ledger.add_report("new", [], 11, 0.0)
+    assert read_counts_by_clock(ledger.pop_closed_ticks(0.0)) == {11: 1}
+
+
+def test_ledger_without_replicas_closes_all_that_waits():
+    ledger = ReportLedger()
+    assert ledger.pop_closed_ticks(0.0) == [] and ledger.closed == -1
+    ledger.add_report("a", [build_tick(1, 0, 2), build_tick(2, 4, 3)], 4, 0.0, leaves=True)
+    assert read_counts_by_clock(ledger.pop_closed_ticks(0.0)) == {0: 2, 4: 3} and ledger.closed == 4

@@ -201,3 +201,18 @@ def test_invalid_range_is_refused(ranges):
 def test_limits_of_each_range_are_accepted():
     Augment(kelvin=(1500, 25000), brightness=1.0, blur=64.0, shift=512, crop=1.0, distort=0.5, hue=0.5)
     Augment(kelvin=(6500, 6500), brightness=0.0, blur=0.0, shift=0, crop=0.01, distort=0.0, hue=0.0)
+
+
+def test_shift_that_is_no_whole_number_is_refused_though_it_is_within_its_limits():
+    for shift in (2.0, True):
+        with raises_code("augment-invalid", "Augment.shift", "whole number"):
+            Augment(shift=shift)
+
+
+@pytest.mark.parametrize("share", [15 / 32, 17 / 32])
+def test_warped_values_are_rounded_to_the_nearest(share):
+    images, view = generate_images(1, 1, 16), np.eye(3)[None].copy()
+    view[0, 0, 2] = share * 2 / 16  # of a pixel to the right, which fp32 computes without an error
+    left, right = images[..., :-1].double(), images[..., 1:].double()
+    expected = (left + share * (right - left) + 0.5).floor()
+    assert torch.equal(warp_images(images, view)[..., :-1].double(), expected)

@@ -58,6 +58,29 @@ def test_spot_is_brightest_at_its_centre():
     assert float(spot.max()) == pytest.approx(1)
 
 
+def test_spot_falls_to_a_share_of_1_over_e_at_its_radius():
+    rows = np.array([0.0, 0.35, -0.35])  # of an image whose rows and columns are 0.05 half sides apart
+    spot = gaussian_spot(41, 41, np.array([[0.0, 0.0]]))[0, 0]
+    places = 20 + np.rint(rows / 0.05).astype(int)
+    assert spot[places, 20].tolist() == pytest.approx([1, np.exp(-1), np.exp(-1)], rel=1e-5)
+    assert spot[20, places].tolist() == pytest.approx([1, np.exp(-1), np.exp(-1)], rel=1e-5)
+    assert float(spot[27, 27]) == pytest.approx(np.exp(-2), rel=1e-5)
+
+
+def test_srgb_curve_is_that_of_its_standard():
+    values = np.array([0, 10, 11, 64, 128, 200, 255]) / 255
+    expected = [0, 0.003035, 0.003347, 0.051269, 0.215861, 0.577580, 1]  # IEC 61966-2-1
+    np.testing.assert_allclose(srgb_decode(values), expected, atol=1e-6)
+    np.testing.assert_allclose(srgb_encode(np.array(expected)), values, atol=2e-5)
+
+
+def test_noise_of_the_last_position_is_the_end_of_its_table():
+    like = torch.empty(1, 1, 2, 2)
+    first, last = (sensor_noise(np.array([position]), like) for position in (0.0, 1.0))
+    table = np.random.Generator(np.random.Philox(key=0)).standard_normal(1 << 20, np.float32)
+    assert first.flatten().tolist() == table[:4].tolist() and last.flatten().tolist() == table[-4:].tolist()
+
+
 @pytest.mark.parametrize("sigma", [0.7, 1.5, 3.0])
 def test_blur_matches_a_gaussian(sigma):
     point = np.zeros((41, 41), np.uint8)
@@ -92,3 +115,11 @@ def test_images_smaller_than_the_kernel_are_blurred_too(shape):
     assert blurred.shape == image.shape and blurred.std() < image.std()
     flat = torch.full((1, 1, *shape), 7.0)
     torch.testing.assert_close(gaussian_blur(flat, np.array([2.0]), 2.0), flat)
+
+
+def test_every_level_of_light_has_the_value_of_the_srgb_curve():
+    levels = np.arange(4096) / 4095
+    encoded = linear_to_srgb8(torch.from_numpy(levels).float())
+    np.testing.assert_array_equal(encoded, np.rint(srgb_encode(levels) * 255))
+    between = torch.tensor([0.49 / 4095, 0.51 / 4095, -1.0, 2.0])
+    assert linear_to_srgb8(between).tolist() == [0, encoded[1], 0, 255]

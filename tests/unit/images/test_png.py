@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from equipoise.images.png import encode_png, is_plain_png, is_valid_png, jpeg_round_trip
+from equipoise.images.png import encode_png, is_plain_png, is_valid_png, jpeg_round_trip, read_png_pixels
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -51,3 +51,16 @@ def test_png_with_metadata_of_another_shape_or_damaged_is_not_plain():
     others.append(plain[:-12] + struct.pack(">I", len(hidden)) + b"IEND" + hidden + plain[-4:])
     assert not [data for data in others if is_plain_png(data, shape)] and is_plain_png(plain, shape)
     assert not is_plain_png(plain, (4, 4, 5))  # no image of four channels is kept
+
+
+def test_pixels_are_counted_by_the_header_alone():
+    data = save_image(Image.new("RGB", (300, 7)))
+    assert read_png_pixels(data) == read_png_pixels(data[:24]) == 2100  # the pixels themselves are not needed
+    for other in (data[:23], b"", b"\x00" + data[1:], save_image(Image.new("RGB", (5, 4)), "JPEG")):
+        assert read_png_pixels(other) is None
+
+
+def test_jpeg_of_lower_quality_is_further_from_the_image():
+    image = np.random.default_rng(0).integers(0, 256, (3, 16, 16)).astype(np.uint8)
+    errors = [np.abs(jpeg_round_trip(image, quality).astype(int) - image).mean() for quality in (100, 60, 10)]
+    assert errors[0] < errors[1] < errors[2]

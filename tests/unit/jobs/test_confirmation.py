@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from equipoise.planning.build_document import read_request
@@ -12,6 +13,7 @@ from jobs.ray_tune.confirmation import (
     add_refuting_runs,
     check_prediction,
     compare_with_plan,
+    find_confirmation_folder,
     load_refuting_runs,
     read_sweep_request,
     write_plan,
@@ -77,7 +79,28 @@ def test_setting_that_missed_the_target_is_not_planned_with_again(tmp_path):
         settings.add((plan.global_batch, plan.lr))
         refuted.append(build_refuting_run(plan, None))
         write_plan(folder, SETUP, refuted)
-        assert len(load_refuting_runs(folder)) == count
+        assert len(load_refuting_runs(folder, SETUP)) == count
+
+
+def test_runs_of_another_recipe_refute_nothing(tmp_path):
+    folder, lamb = write_sweep_folder(tmp_path / "swept"), replace(SETUP, recipe="lamb")
+    plan = PlanDocument.read(folder / "plan.json").plan
+    write_plan(folder, lamb, [build_refuting_run(plan, None)])
+    assert len(load_refuting_runs(folder, lamb)) == 1 and load_refuting_runs(folder, SETUP) == []
+    assert find_confirmation_folder(folder, lamb) == folder / "confirm" / "lamb"
+    for name in (None, "plain"):
+        assert find_confirmation_folder(folder, replace(SETUP, recipe=name)) == folder / "confirm"
+
+
+def test_plan_of_a_sweep_has_energies_that_were_measured_or_assumed(tmp_path):
+    folder = write_sweep_folder(tmp_path / "swept")
+    assert PlanDocument.read(folder / "plan.json").plan.joules is None
+    assumed = write_plan(folder, SETUP, watts=40.0)
+    assert assumed.plan.joules == pytest.approx(40 * assumed.plan.worker_seconds)
+    assert any("assuming 40 W a worker" in warning for warning in assumed.warnings) and assumed.energy_front
+    steps = pd.read_csv(folder / "system.csv")
+    steps.assign(joules=30 * steps.workers * steps.seconds).to_csv(folder / "system.csv", index=False)
+    assert write_plan(folder, SETUP).plan.joules == pytest.approx(30 * assumed.plan.worker_seconds, rel=0.02)
 
 
 def test_slower_run_is_one_more_observation(tmp_path):

@@ -14,12 +14,12 @@ from equipoise.drift.corruptions import CAUSE_NAMES
 from equipoise.drift.diagnosis.verdict import DatasetVerdict, StreamVerdict, parse_verdict
 from jobs.publishing.drift_verdict import (
     fetch_verdict,
-    read_api_key,
     read_error_message,
     read_verdict,
     require_known_cause,
     require_matching_bundle,
 )
+from jobs.publishing.service_address import read_api_key
 from tests.support.errors import raises_code
 
 BUNDLE = SimpleNamespace(name="pets", version="1" * 12, classes=["cat", "dog"], shape=(3, 32, 32))

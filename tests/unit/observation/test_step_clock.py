@@ -225,3 +225,13 @@ def test_pause_during_the_only_forward_pass_of_an_untimed_step_changes_nothing()
     loop.spend("compute", 5.0)
     assert loop.clock.end_step() == 1
     assert sum(loop.clock.pop_seconds().values()) == pytest.approx(sum(loop.true_seconds.values()))
+
+
+def test_steps_that_have_not_ended_are_not_counted_at_any_lap(clock):
+    for _ in range(2):
+        train_micro_batch(clock)
+        clock.end_step()
+    assert clock.pop_seconds()
+    for _ in range(3):
+        train_micro_batch(clock)
+        assert clock.pop_seconds() == {}

@@ -55,3 +55,18 @@ def test_norms_take_at_most_their_share_unless_their_interval_is_given_or_a_lap_
     assert MeasurementCadence(lap_steps=50).choose_norm_interval(1.0, 1e-3) == 50
     assert MeasurementCadence(noise_scale_every=3).choose_norm_interval(1.0, 1e-3) == 3
     assert MeasurementCadence(noise_scale_every=0).first_norm_interval == 0
+
+
+def test_cadence_of_one_step_is_allowed_and_the_default_times_one_block_in_five():
+    cadence = MeasurementCadence(lap_steps=1, parts_every=1)
+    assert cadence.choose_norm_interval(1.0, 1e-3) == NOISE_SCALE_EVERY == 10
+    default = MeasurementCadence()
+    assert (default.lap_steps, default.parts_every, default.first_norm_interval) == (100, 5, 10)
+
+
+def test_seconds_of_untimed_steps_are_computing_until_a_step_was_timed_for_others():
+    sampling = StepSampling(5)
+    assert sampling.sum_parts({"compute": 1.0, "untimed": 2.0, "data": 0.5}) == {"compute": 3.0, "data": 0.5}
+    seconds = {"sampled compute": 3.0, "sampled exchange": 1.0, "untimed": 8.0}
+    assert sampling.sum_parts(seconds) == {"compute": 9.0, "exchange": 3.0}
+    assert sampling.sum_parts({"untimed": 4.0, "data": 1.0}) == {"data": 1.0, "compute": 3.0, "exchange": 1.0}

@@ -26,3 +26,10 @@ def test_missing_noise_scale_has_its_reason():
 
 def test_observation_without_steps_says_so():
     assert format_observation([], ONE_GRADIENT).startswith("no steps\n")
+
+
+def test_step_in_the_singular_and_times_of_three_digits():
+    lap = Lap(step=1, steps=1, seen=8, examples=8, workers=1, seconds=1.5, compute_seconds=1.23456)
+    assert format_observation([lap], ONE_GRADIENT).startswith(
+        "1 step of 8 examples: compute 1.23e+03 ms, exchange 0 ms, data 0 ms\n"
+    )

@@ -68,3 +68,18 @@ def test_lap_without_losses_has_none_and_one_that_is_not_finite_neither():
 
 def test_machines_are_counted():
     assert count_hosts([FIRST, SECOND, SECOND]) == 2
+
+
+def test_totals_that_differ_by_a_thousandth_are_those_of_one_gradient():
+    assert build(FIRST, SECOND._replace(total_norms=3.0029))[1] is None
+    assert build(FIRST, SECOND._replace(total_norms=3.0031))[1] == UNEQUAL_GRADIENTS
+
+
+def test_lap_of_fewer_workers_than_configured_has_the_loss_of_those_that_answered():
+    lap, reason = build(FIRST)
+    assert (lap.loss, lap.seconds, reason) == (2.0, 7.0, NO_DRAW)
+
+
+def test_one_worker_that_accumulates_has_norms():
+    lap, reason = build(FIRST, config=replace(CONFIG, workers=1, grad_accumulation=2))
+    assert reason is None and (lap.local_norm, lap.total_batch) == (2.0, 16)

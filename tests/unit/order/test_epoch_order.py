@@ -70,6 +70,17 @@ def test_shards_and_the_examples_inside_each_are_permuted_anew():
     assert len({tuple(row % 100) for order in orders for row in order}) == 80  # no two shards or epochs share an order
 
 
+def test_sharded_order_follows_its_definition():
+    shard_sizes, (seed, epoch) = [3, 0, 50, 7], (5, 2)
+    first_examples = np.cumsum([0, *shard_sizes])
+    expected = [
+        first_examples[shard] + example_order(derive_seed(seed, int(shard)), epoch, shard_sizes[shard]).take(0, 50)
+        for shard in example_order(seed, epoch, 4).take(0, 4)
+    ]
+    taken = example_order(seed, epoch, 60, shard_sizes).take(0, 60)
+    np.testing.assert_array_equal(taken, np.concatenate(expected))
+
+
 def test_examples_of_a_shard_of_a_billion_lie_in_it():
     shard_sizes = [BILLION, 7, 2 * BILLION]
     order = example_order(1, 0, sum(shard_sizes), shard_sizes)

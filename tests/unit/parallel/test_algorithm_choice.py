@@ -32,3 +32,20 @@ def test_algorithm_that_was_timed_once_takes_a_larger_size_in_proportion():
 )
 def test_group_size_is_that_of_equal_nodes_in_a_row(nodes, size):
     assert find_group_size(nodes) == size
+
+
+def test_seconds_never_fall_above_the_largest_size():
+    timings = [AlgorithmTiming("ring", 1000, 0.006), AlgorithmTiming("ring", 2000, 0.004)]
+    assert estimate_sum_seconds(10**9, "ring", timings) == 0.004
+    assert estimate_sum_seconds(1500, "ring", timings) == pytest.approx(0.005)
+
+
+def test_first_of_two_equally_fast_algorithms_is_chosen():
+    timings = [AlgorithmTiming(name, 1000, 0.001) for name in ("tree", "ring")]
+    assert choose_algorithm(1000, timings) == "tree" and choose_algorithm(1000, timings[::-1]) == "ring"
+
+
+@pytest.mark.parametrize(("size", "seconds"), [(2500, 0.0045), (3000, 0.005), (5000, 0.007)])
+def test_last_line_goes_on_above_the_largest_of_several_sizes(size, seconds):
+    timings = [AlgorithmTiming("ring", *row) for row in ((3000, 0.005), (1000, 0.001), (2000, 0.004))]
+    assert estimate_sum_seconds(size, "ring", timings) == pytest.approx(seconds)

@@ -29,3 +29,16 @@ def test_algorithms_within_five_percent_are_named():
 def test_single_size_is_one_range():
     [part] = find_fastest_ranges(build_timings({"ring": (2.0,), "tree": (1.0,)}, sizes=(4096,)))
     assert (part.algorithm, part.start_bytes, part.stop_bytes) == ("tree", 4096, 4096)
+
+
+def test_algorithm_that_takes_exactly_five_percent_longer_is_alike():
+    [part] = find_fastest_ranges(build_timings({"ring": (1.0,), "tree": (1.05,), "root": (1.06,)}, sizes=(4096,)))
+    assert (part.algorithm, part.similar) == ("ring", ("tree",))
+
+
+def test_ranges_follow_each_other_from_the_smallest_to_the_largest_size():
+    timings = build_timings({"ring": (9.0, 5.0, 9.0), "tree": (1.0, 6.0, 10.0)}, sizes=(1000, 2000, 64_000))
+    ranges = find_fastest_ranges(timings)
+    assert [part.algorithm for part in ranges] == ["tree", "ring"]
+    assert (ranges[0].start_bytes, ranges[1].stop_bytes) == (1000, 64_000)
+    assert ranges[0].stop_bytes == ranges[1].start_bytes == pytest.approx(1889, rel=0.05)  # 1 + 5 x = 9 - 4 x

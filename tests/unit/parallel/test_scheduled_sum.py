@@ -6,10 +6,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from equipoise.parallel.bucket_sums import build_bucket_sums
+from equipoise.parallel.bucket_sums import build_bucket_sums, require_usable_backend
 from equipoise.parallel.build_schedule import build_schedule
+from equipoise.parallel.schedule import count_sent_elements
 from equipoise.parallel.scheduled_sum import ScheduledSum
 from equipoise.registries.all_reduce_registry import list_runnable_algorithms
+from tests.support.errors import raises_code
 from tests.support.gloo import run_with_gloo
 
 SIZES_AND_DTYPES = [
@@ -33,12 +35,20 @@ def sum_by_all_algorithms():
     for algorithm in list_runnable_algorithms(ranks):
         tensors = [draw_numbers(rank, *case) for case in SIZES_AND_DTYPES]
         sums = build_bucket_sums(tensors, [algorithm] * len(tensors))
+        for bucket_sum, tensor in zip(sums, tensors, strict=True):
+            schedule = build_schedule(algorithm, rank, ranks, len(tensor), ranks)
+            assert bucket_sum.sent_bytes == count_sent_elements(schedule) * tensor.element_size()
+            assert bucket_sum.num_rounds == len(schedule)
         for _ in range(2):
             for tensor, case in zip(tensors, SIZES_AND_DTYPES, strict=True):
                 tensor.copy_(draw_numbers(rank, *case))
             for pending in [bucket_sum.start() for bucket_sum in sums]:
                 pending.wait()
         results[algorithm] = tensors
+    sums = build_bucket_sums([torch.ones(3), torch.ones(5), torch.ones(2)], ["backend", "direct", "backend"])
+    assert [bucket_sum is None for bucket_sum in sums] == [True, False, True]
+    with raises_code("all-reduce-unusable", "messages of gloo"):
+        require_usable_backend(torch.device("cuda"))
     if ranks == 4:
         results["two-level of two nodes"] = tensors = [draw_numbers(rank, *case) for case in SIZES_AND_DTYPES]
         for tensor in tensors:

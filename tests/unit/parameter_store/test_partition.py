@@ -64,3 +64,18 @@ def test_busiest_worker_sends_what_a_root_or_a_root_for_each_part_sends(workers)
     assert each.sent_bytes == pytest.approx(all_reduce_cost("sharded-root", workers, size).max_sent_bytes)
     assert one.rounds == each.rounds == all_reduce_cost("root", workers, size).rounds
     assert store_traffic([size], workers, clips=True) == one  # a server alone knows the norm
+
+
+def test_busiest_worker_has_the_largest_part_and_sends_it_to_all_others():
+    parts = [10, 30, 20]
+    assert store_traffic(parts, 1) == (0, 0)
+    assert store_traffic(parts, 2) == (60, 2)  # all that it pushes, and its own part once
+    assert store_traffic(parts, 5) == (60 - 30 + 4 * 30, 2)
+    assert store_traffic(parts, 5, clips=True) == (150, 3)
+    assert store_traffic([10, 10], 3, clips=True) == (30, 3) and store_traffic([20], 3, clips=True) == (40, 2)
+
+
+def test_keys_of_one_size_go_to_the_servers_in_turn():
+    keys = dict.fromkeys("abcde", 8)
+    assert partition_keys(keys, 2) == [["a", "c", "e"], ["b", "d"]]
+    assert partition_keys(dict.fromkeys("abcd", 0), 3) == [["a", "d"], ["b"], ["c"]]

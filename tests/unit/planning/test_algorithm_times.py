@@ -118,3 +118,45 @@ def test_bad_tables_of_sums_are_refused(tmp_path, old, new):
     path.write_text(text.replace(old, new, 1))
     with raises_code("table-invalid", path):
         read_algorithm_times(path)
+
+
+@pytest.mark.parametrize(("largest", "has_rate"), [(8000, True), (7999, False)])
+def test_rates_need_sums_of_eight_times_the_bytes(largest, has_rate):
+    link = fit_algorithm_links(build_sums("ring", (1000, largest), ranks=(2,)).assign(nodes=2))["ring", True]
+    assert (link.beta is not None) == has_rate
+    if has_rate:
+        assert link == pytest.approx((ALPHA, BETA))
+
+
+def test_links_are_told_apart_by_their_level_and_two_level_sums_are_left_out():
+    sums = pd.concat(
+        [
+            build_sums("ring", (8,)).assign(nodes=1),
+            build_sums("ring", (8,), alpha=0.5).assign(nodes=2),
+            build_sums("two-level", (8,), ranks=(4,)).assign(nodes=2),
+        ]
+    )
+    links = fit_algorithm_links(sums)
+    assert links.keys() == {("ring", False), ("ring", True)}
+    assert links["ring", True].alpha == pytest.approx(0.5, rel=1e-3)
+    assert links["ring", False].alpha == pytest.approx(ALPHA, rel=1e-3)
+
+
+def test_workers_without_step_times_are_on_nodes_like_the_others():
+    sums = build_sums("ring", (1e3,), ranks=(2, 16))
+    assert assign_nodes(sums, build_steps()).nodes.tolist() == [2, 16]
+    assert assign_nodes(sums, build_steps().assign(nodes=1)).nodes.tolist() == [1, 1]
+    two_per_node = build_steps((2, 4)).assign(nodes=lambda rows: rows.workers // 2)
+    assert assign_nodes(build_sums("ring", (1e3,), ranks=(2, 4, 16)), two_per_node).nodes.tolist() == [1, 2, 16]
+
+
+def test_rings_replace_messages_of_their_own_level_alone():
+    columns = ["nodes", "workers", "kind", "share", "seconds"]
+    rows = [(1, 2, "message", 0.1, 1.0), (2, 2, "message", 0.2, 2.0), (2, 2, "sum", 0.3, 3.0)]
+    exchanges = pd.DataFrame(rows, columns=columns)
+    rings = build_sums("ring", (1e6,), ranks=(2,)).assign(nodes=2)
+    replaced = replace_ring_messages(exchanges, rings, GRADIENT_BYTES)
+    assert replaced.share.tolist() == pytest.approx([0.1, 0.3, 0.1])
+    assert replaced.kind.tolist() == ["message", "sum", "sum"] and replaced.nodes.tolist() == [1, 2, 2]
+    alone = replace_ring_messages(None, rings, GRADIENT_BYTES)
+    assert alone.workers.tolist() == [2] and alone.seconds.tolist() == rings.seconds.tolist()

@@ -1,5 +1,6 @@
 import pytest
 
+from equipoise.planning.exchanges.compression_cost import GradientShapes
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from tests.support.errors import raises_code
 
@@ -100,3 +101,76 @@ def test_servers_that_wait_for_all_workers_take_the_steps_of_exact_sums():
     assert method.number_family == parse_exchange("async:1/servers:2").number_family
     assert method.number_family != parse_exchange("async:4").number_family and not parse_exchange("tree").number_family
     assert parse_exchange("local:2").number_family == parse_exchange("local:2").interval_family
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("local:7", {"sync": "local", "interval": 7}),
+        ("diloco:1e3/bf16", {"sync": "diloco", "interval": 1000, "compression": "bf16"}),
+        ("async:0", {"sync": "async", "staleness": 0}),
+        ("async:5/servers:3/two-level", {"sync": "async", "staleness": 5, "servers": 3, "all_reduce": "two-level"}),
+        ("powersgd:4/tree", {"compression": "powersgd:4", "all_reduce": "tree"}),
+        ("tensor:4", {"sharding": "tensor:4"}),
+        ("", {}),
+    ],
+)
+def test_a_name_has_the_values_of_its_parts_and_defaults_for_others(text, values):
+    method = parse_exchange(text)
+    defaults = {"sync": "step", "interval": 1, "staleness": 0, "servers": 0, "compression": "none", "all_reduce": ""}
+    for name, default in (defaults | {"sharding": "none"}).items():
+        assert getattr(method, name) == values.get(name, default)
+
+
+def test_names_of_up_to_a_hundred_characters_are_read_and_a_refusal_shows_forty():
+    assert parse_exchange("x" * 100).sync is None and parse_exchange(f" {'x' * 100} ").name == "x" * 100
+    with raises_code("option-format", f"exchange '{'x' * 40}': ", "more than 100 characters"):
+        parse_exchange("x" * 101)
+
+
+@pytest.mark.parametrize(
+    ("smallest", "below"),
+    [
+        ("local:1", "local:0"),
+        ("diloco:1", "diloco:0.5"),
+        ("async:0", "async:-1"),
+        ("powersgd:1", "powersgd:0"),
+        ("server/servers:1", "server/servers:-1"),
+        ("full:2", "full:1"),
+        ("tensor:2", "tensor:1"),
+        ("pipeline:2", "pipeline:1"),
+        ("topk:1e-6", "topk:0"),
+    ],
+)
+def test_numbers_begin_at_the_smallest_that_means_something(smallest, below):
+    assert parse_exchange(smallest).sync is not None
+    head = below.rpartition("/")[2].partition(":")[0]
+    bounds = "a share above 0 and up to 1" if head == "topk" else "a whole number of at least "
+    example = "topk:0.01" if head == "topk" else f"{head}:8"
+    with raises_code("option-range", f"behind {head} comes {bounds}", f"write it such as {example}"):
+        parse_exchange(below)
+
+
+def test_numbers_end_at_the_largest_count_and_shares_at_one():
+    assert parse_exchange("local:1e12").interval == 10**12 and parse_exchange("topk:1").compression == "topk:1"
+    for text in ("local:1000000000001", "async:1e13", "topk:1.001"):
+        with raises_code("option-range"):
+            parse_exchange(text)
+
+
+def test_shares_of_the_bytes_of_an_exact_sum():
+    shapes = GradientShapes(matrices=((8, 8),), other_numbers=6)
+    assert parse_exchange("powersgd:1").byte_share(4, shapes) == pytest.approx((8 + 8 + 6) / 70)
+    assert parse_exchange("powersgd:1").byte_share(4, GradientShapes(matrices=())) is None
+    assert parse_exchange("topk:0.05").byte_share(4) == pytest.approx(0.2)
+    shares = {"": 1.0, "bf16": 0.5, "int8": 0.25, "local:4": 1.0, "server": 1.0, "optimizer": 1.5, "full": 1.5}
+    assert {name: parse_exchange(name).byte_share(4) for name in shares} == shares
+    assert parse_exchange("full:2").byte_share(4) is None  # groups send otherwise
+    assert parse_exchange("topk:0.01").sent_bytes(1000, 4, 1) == parse_exchange("topk:0.01/ring").sent_bytes(1000, 4, 1)
+
+
+def test_families_of_ways_that_differ_in_h_or_s():
+    assert parse_exchange("local:2/int8/tree").interval_family == ("int8", "tree")
+    assert parse_exchange("async:2/two-level/servers:3").number_family == ("async", "two-level", "3")
+    assert parse_exchange("server").number_family is None and parse_exchange("mine").number_family is None
+    assert parse_exchange("full").learns_exactly and not parse_exchange("full").is_exact

@@ -9,6 +9,9 @@ from equipoise.planning.training_setup import (
     describe_device_mismatch,
     describe_target_mismatch,
     describe_version_mismatch,
+    format_flag,
+    format_value,
+    is_same_value,
     rename_old_setup_keys,
 )
 from tests.support.sweep_folders import SETUP
@@ -93,3 +96,21 @@ def test_setup_of_an_earlier_version_has_the_names_of_today():
     names = {"workload": "digits", "training_examples": 1000, "input_shape": "1 x 16 x 16"}
     assert rename_old_setup_keys(earlier) == names == rename_old_setup_keys(names)
     assert rename_old_setup_keys(None) is None
+
+
+@pytest.mark.parametrize(("schedule", "is_named"), [("constant", False), ("cosine", True)])
+def test_the_number_of_examples_matters_to_schedules_that_end_with_it(schedule, is_named):
+    planned = replace(SETUP, options={"schedule": schedule})
+    run = replace(planned, options={"schedule": schedule, "max_examples": 500})
+    differences = ["--max-examples that it does not say (this run: 500)"] if is_named else []
+    assert planned.differences(run) == differences
+    assert run.differences(planned) == ["--max-examples 500 (this run: None)"]
+
+
+def test_values_are_written_as_people_type_them():
+    assert [format_value(value) for value in (0.1, 1e-8, True, None, "sgd")] == ["0.1", "1e-08", "True", "None", "sgd"]
+    assert format_value("0.9", 0.9) == "'0.9'" and format_value("sgd", "adamw") == format_value("sgd", None) == "sgd"
+    assert format_flag("clip_norm") == "--clip-norm"
+    assert [is_same_value(*pair) for pair in ((1, 1.0), (True, 1), (True, True), ("a", "a"), (None, None))] == [
+        True, False, True, True, True,
+    ]  # fmt: skip

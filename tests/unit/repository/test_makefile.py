@@ -49,7 +49,8 @@ def test_ci_runs_the_project_own_script():
 
 
 def test_ci_runs_every_test_but_those_of_clusters_and_of_other_frameworks_and_further_cases():
-    called = set(re.findall(r"^make (test[\w-]*)$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE))
+    lines = re.findall(r"^make (.+)$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    called = {word for line in lines for word in line.split() if word.startswith("test")}
     assert called == {target for target in TARGETS if target.startswith("test")} - {
         "test-cluster",
         "test-frameworks",

@@ -11,8 +11,10 @@ from equipoise.training.loop import Training
 from jobs.adapt import AdaptOptions
 from jobs.captures import CapturesOptions
 from jobs.check import CheckOptions
+from jobs.compare_devices import ComparisonOptions
 from jobs.contact_sheet import ContactSheetOptions
 from jobs.demo.__main__ import DemoOptions
+from jobs.label import LabelOptions
 from jobs.links import LinksOptions
 from jobs.plan import PlanOptions
 from jobs.profile import ProfileOptions
@@ -35,8 +37,10 @@ OPTION_CLASSES = (
     AdaptOptions,
     DemoOptions,
     RecordsOptions,
+    LabelOptions,
     LinksOptions,
     ProfileOptions,
+    ComparisonOptions,
 )
 OTHER_OPTIONS = {  # of Ray, pip, curl and other tools
     *("--working-dir", "--submission-id", "--no-wait", "--runtime-env-json", "--metadata-json", "--head", "--generate"),

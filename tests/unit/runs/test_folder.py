@@ -13,10 +13,12 @@ from equipoise.runs.folder import (
     claim_run_folder,
     load_finished_run,
     lock_folder,
+    read_finished_run,
     require_writable,
 )
 from equipoise.runs.record import Record
 from equipoise.storage.atomic import write_json
+from equipoise.storage.object_store import RemotePath
 from tests.support.errors import raises_code
 
 CONFIG = TrainConfig(workload="digits", lr=0.05)
@@ -172,3 +174,48 @@ def test_check_of_a_folder_leaves_nothing_in_it(tmp_path):
     require_writable(tmp_path)
     require_writable(tmp_path / "link" / "new" / "x")
     assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
+def write_finished_run(folder, **changes):
+    write_json(folder / "record.json", replace(build_record(CONFIG), **changes).to_json())
+    (folder / "model.safetensors").touch()
+
+
+def test_a_finished_run_is_read_and_its_status_is_told_where_it_cannot_be(tmp_path):
+    with raises_code("run-unusable", f"cannot publish --run {tmp_path}: it has no record.json"):
+        read_finished_run(tmp_path, "publish")
+    write_finished_run(tmp_path)
+    assert read_finished_run(tmp_path, "publish") == build_record(CONFIG)
+    for status in ("failed", "running"):
+        write_finished_run(tmp_path, status=status, reason="no memory")
+        with raises_code("run-unusable", f"cannot check --run {tmp_path}: its status is {status}: no memory"):
+            read_finished_run(tmp_path, "check")
+    for status in ("reached_target", "stopped_early", "pruned", "cut_off"):
+        write_finished_run(tmp_path, status=status)
+        assert read_finished_run(tmp_path, "check").status == status
+    (tmp_path / "model.safetensors").unlink()
+    with raises_code("run-unusable", "it has no model.safetensors"):
+        read_finished_run(tmp_path, "check")
+
+
+def test_a_url_is_tried_by_writing_and_nothing_stays_there(bucket, memory):
+    require_writable(bucket / "runs" / "x")
+    assert not memory.store
+    with lock_folder(bucket / "runs"), lock_folder(bucket / "runs"):
+        assert not memory.store  # a URL is not locked
+    with raises_code("url-secret"):
+        require_writable(RemotePath("s3://user:secret@bucket/x"))
+
+
+def test_a_lock_is_free_again_after_a_failure(tmp_path):
+    with pytest.raises(ZeroDivisionError), lock_folder(tmp_path):
+        raise ZeroDivisionError
+    with lock_folder(tmp_path):
+        pass
+    assert (tmp_path / LOCK_FILE_NAME).stat().st_mode & 0o777 == 0o644 & ~read_umask()
+
+
+def read_umask():
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask

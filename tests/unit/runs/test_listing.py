@@ -1,5 +1,6 @@
 """Listing the records of runs and trials in one table, whatever other files lie beside them."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -217,3 +218,11 @@ def test_rows_show_no_control_characters(root, monkeypatch, capsys):
     output = capsys.readouterr()
     assert r"a\x1b[31m\nb" in output.out and r"\udcff\x1b" in output.err
     assert all(character.isprintable() or character == "\n" for character in output.out + output.err)
+
+
+def test_a_link_to_itself_is_damaged_with_the_reason_of_the_system(root):
+    (root / "odd").mkdir()
+    (root / "odd" / "record.json").symlink_to("record.json")
+    listing = list_records(root)
+    assert listing.damaged_files == {str(root / "odd" / "record.json"): os.strerror(errno.ELOOP)}
+    assert len(listing.rows) == 3

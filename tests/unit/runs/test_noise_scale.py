@@ -35,3 +35,12 @@ def test_no_scale_without_a_gradient_above_the_noise():
 def test_two_different_batch_sizes_are_required(local_batch, total_batch):
     with raises_code("run-damaged"):
         estimate_noise_terms(1, 1, local_batch, total_batch)
+
+
+def test_batches_of_one_example_and_of_less_on_average_have_terms():
+    assert estimate_noise_terms(local_norm=84, total_norm=44, local_batch=1, total_batch=2) == pytest.approx((4, 80))
+    assert estimate_noise_terms(local_norm=164, total_norm=84, local_batch=0.5, total_batch=1) == pytest.approx((4, 80))
+
+
+def test_no_scale_where_noise_is_not_above_zero():
+    assert noise_scale_from_terms(3, 0) is None and noise_scale_from_terms(3, -1) is None

@@ -7,7 +7,7 @@ import pytest
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
-from equipoise.runs.record import Lap, Record, examples_at_target, mean_noise_scale
+from equipoise.runs.record import ClassCount, Lap, Record, examples_at_target, mean_noise_scale
 from equipoise.runs.target import Target
 
 
@@ -172,3 +172,41 @@ def test_lap_with_invalid_number_is_refused(changes):
     with pytest.raises(EquipoiseError) as caught:
         Lap.from_json(contents | changes)
     assert caught.value.code == "run-damaged"
+
+
+def test_record_says_how_the_run_ended():
+    record = build_record()
+    assert record.reached and not record.failed and record.outcome == "reached target"
+    failed = replace(record, status="failed", reason="out of memory")
+    assert failed.failed and not failed.reached and failed.outcome == "failed: out of memory"
+    assert replace(record, status="max_examples").outcome == "max examples"
+
+
+def test_largest_peak_counts_and_a_run_without_laps_has_no_rate():
+    record = build_record()
+    assert record.peak_bytes is None
+    laps = [replace(lap, peak_bytes=peak) for lap, peak in zip(record.laps, (9, 4), strict=True)]
+    assert replace(record, laps=laps).peak_bytes == 9
+    assert replace(record, laps=[laps[0], record.laps[1]]).peak_bytes == 9
+    empty = replace(record, laps=[])
+    assert (empty.peak_bytes, empty.seconds, empty.examples_per_second) == (None, 0, 0)
+
+
+def test_examples_of_a_class_that_are_right():
+    assert ClassCount(name="cup", images=8, correct=6).accuracy == 0.75
+    record = replace(build_record(), test_classes=[ClassCount(name="cup", images=8, correct=0)], unit="tokens")
+    assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
+
+
+def test_batches_behind_the_norms_of_a_lap_differ():
+    norms = {"local_norm": 14.0, "total_norm": 9.0, "draws": 1}
+    assert build_lap(100, local_batch=15.5, total_batch=16, **norms).noise_terms() is not None
+    with pytest.raises(ValueError, match="not below"):
+        build_lap(100, local_batch=16.0, total_batch=16, **norms)
+    for missing in ("local_norm", "total_norm", "local_batch", "total_batch"):
+        values = {"local_batch": 8.0, "total_batch": 16, **norms, missing: None}
+        assert build_lap(100, **values).noise_terms() is None
+
+
+def test_batch_of_a_lap_is_that_of_its_steps():
+    assert build_lap(100).global_batch == 10 and replace(build_lap(100), steps=1).global_batch == 100

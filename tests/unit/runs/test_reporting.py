@@ -1,6 +1,8 @@
 """`equipoise.report`: what a training program prints for the sweep that started it."""
 
 import json
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -31,3 +33,9 @@ def test_of_several_processes_the_first_reports(capsys, monkeypatch, rank, lines
     monkeypatch.setenv("RANK", rank)
     equipoise.report(examples=1)
     assert capsys.readouterr().out.count("\n") == lines
+
+
+def test_a_report_is_sent_at_once_even_if_the_program_is_killed_after_it():
+    program = "import os\nfrom equipoise.runs.reporting import report\nreport(examples=3)\nos._exit(0)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert parse_json_report(result.stdout).examples == 3

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.runs.target import Target
+from equipoise.config import TrainConfig
+from equipoise.runs.target import Target, command_target
 
 METRICS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -45,3 +46,17 @@ def test_target_is_described_with_its_direction():
     assert Target(value=0.95).describe() == "at least 0.95"
     assert Target(value=0.2, lower_is_better=True).describe() == "at most 0.2"
     assert Target(value=None).describe() == "none"
+
+
+def test_targets_of_one_metric_are_each_once_and_the_easiest_first():
+    rising, falling = Target(value=0.5), Target(value=2.0, lower_is_better=True)
+    assert [target.value for target in rising.list_targets([0.9, 0.7, 0.9])] == [0.7, 0.9]
+    assert [target.value for target in falling.list_targets([1, 3.0, 2.0])] == [3.0, 2.0, 1.0]
+    assert all(target.lower_is_better for target in falling.list_targets([1.0]))
+    assert rising.list_targets([]) == (rising,)
+
+
+def test_target_of_a_command_is_that_of_its_options():
+    config = TrainConfig(command="train", target=0.2, lower_is_better=True)
+    assert command_target(config) == Target(value=0.2, lower_is_better=True)
+    assert command_target(TrainConfig(command="train")) == Target(value=None)

@@ -11,8 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.storage.node_cache import copy_objects, fetch_data, find_cache_folder, make_copy
-from equipoise.storage.object_listing import StoredObject, list_objects
+from equipoise.storage.node_cache import (
+    copy_objects,
+    fetch_data,
+    find_cache_folder,
+    make_copy,
+    name_entry,
+    require_space,
+)
+from equipoise.storage.object_listing import ObjectListing, StoredObject, list_objects
 from equipoise.storage.retry import RETRY_SECONDS_VARIABLE, StoreUnavailable
 from jobs.cluster.processes import wait_until
 from tests.support.errors import raises_code
@@ -57,7 +64,7 @@ def test_data_are_copied_once_and_only_the_user_may_read_them(cache, url, caplog
     before = [path.stat() for path in sorted(folder.rglob("*"))]
     assert fetch_data(url) == fetch_data(url + "/") == folder
     assert [path.stat() for path in sorted(folder.rglob("*"))] == before
-    assert len(caplog.messages) == 1 and "copying 3 objects" in caplog.messages[0]
+    assert len(caplog.messages) == 1 and "copying 3 objects (0.256 MB)" in caplog.messages[0]
 
 
 def test_changed_data_are_copied_anew_and_the_older_copy_stays(cache, url, tmp_path):
@@ -160,6 +167,15 @@ def test_data_that_change_while_they_are_copied_are_refused(cache, url, tmp_path
     assert set(read_tree(fetch_data(url))) == {"lawn/2.png", "lawn/5.png", "roof/deep/er/3.png"}
 
 
+def test_nothing_is_kept_of_a_copy_of_several_versions(url, tmp_path):
+    stale, entry = list_objects(url), tmp_path / "entry"
+    write_tree(tmp_path / "photos", {"lawn/5.png": b"five"})
+    entry.mkdir()
+    with raises_code("dataset-unavailable", url, "changed"):
+        make_copy(stale, entry, entry / "files", None)
+    assert not (entry / "partial").exists()
+
+
 def test_object_of_another_size_than_listed_is_refused(url, tmp_path):
     (tmp_path / "incoming").mkdir()
     with raises_code("dataset-unavailable", "lawn/1.png"):
@@ -237,6 +253,19 @@ def test_cache_lies_where_the_environment_says(monkeypatch, variables, expected)
 def test_relative_cache_folder_is_below_the_working_directory(monkeypatch):
     monkeypatch.setenv("EQUIPOISE_CACHE_DIR", "copies")
     assert find_cache_folder() == Path(os.getcwd(), "copies")  # noqa: PTH109
+
+
+def test_name_of_a_copy_is_readable_and_of_bounded_length():
+    listing = ObjectListing(f"s3://bucket/my photos, {'x' * 100}", ())
+    assert name_entry(listing, "") == f"my-photos-{'x' * 30}-{listing.digest[:24]}"
+    assert name_entry(listing, "CIFAR10") == f"my-photos-{'x' * 30}-CIFAR10-{listing.digest[:24]}"
+
+
+def test_disk_without_room_is_refused_with_the_megabytes_that_are_needed(tmp_path):
+    objects = [StoredObject("a", 1_234_567_890_123_400_000, ""), StoredObject("b", 10**11, "")]
+    (tmp_path / "partial").mkdir()
+    with raises_code("disk-full", f"to {tmp_path}: it takes 1,234,567,990,123.4 MB, "):
+        require_space("s3://bucket/x", objects, tmp_path / "partial")
 
 
 @pytest.fixture(autouse=True)

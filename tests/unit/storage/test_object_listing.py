@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from equipoise.storage.object_listing import list_objects
+from equipoise.storage.object_listing import StoredObject, find_version, list_objects
 from tests.support.errors import raises_code
 
 
@@ -73,3 +73,15 @@ def test_links_are_refused_rather_than_left_out(tmp_path):
     (tmp_path / "x" / "link").symlink_to(tmp_path / "x")
     with raises_code("dataset-invalid", "'link'"):
         list_objects(f"file://{tmp_path}/x")
+
+
+def test_version_is_the_best_entry_that_has_a_value():
+    assert find_version({"size": 3, "mtime": 5.0, "ETag": '"abc"', "created": 7}) == '"abc"'
+    assert find_version({"ETag": None, "etag": "", "LastModified": "monday", "mtime": 5.0}) == "monday"
+    assert find_version({"created": 7}) == "7" and find_version({"size": 3}) == ""
+
+
+def test_marks_of_folders_are_no_objects(memory):
+    memory.store["/bucket/data/a.txt"] = memory.store["/bucket/data/empty/"] = memory.open("/x", "wb")
+    [item] = list_objects("memory://bucket/data").objects
+    assert item == StoredObject("a.txt", 0, item.version) and item.version

@@ -88,3 +88,14 @@ def test_texts_have_the_places_of_their_categories_and_others_have_none():
 def test_a_value_that_is_no_text_is_refused(value):
     with raises_code("row-invalid", "row 2", "'city'", "a text"):
         CITY.encode_categories(["Ulm", value])
+
+
+def test_value_is_shown_up_to_sixty_characters():
+    for length, shown in ((49, f"the text '{'x' * 49}' where"), (50, f"the text '{'x' * 50}... where")):
+        with raises_code("row-invalid", shown):
+            AGE.encode_numbers(["x" * length])
+
+
+def test_row_of_an_array_is_named_too():
+    with raises_code("row-invalid", "row 2", "inf", "not too large"):
+        AGE.encode_numbers(np.array([1.0, math.inf, math.nan]))

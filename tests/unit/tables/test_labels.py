@@ -36,7 +36,17 @@ def test_an_unknown_class_is_refused_with_its_row():
 
 
 @pytest.mark.parametrize(
-    ("value", "name"), [("a b", "a b"), (3, "3"), (3.0, "3"), (np.float64(-2), "-2"), (True, "true"), (False, "false")]
+    ("value", "name"),
+    [
+        ("a b", "a b"),
+        (3, "3"),
+        (3.0, "3"),
+        (3.5, "3.5"),
+        (np.True_, "true"),
+        (np.float64(-2), "-2"),
+        (True, "true"),
+        (False, "false"),
+    ],
 )
 def test_names_of_classes(value, name):
     assert format_class(value) == name

@@ -91,3 +91,10 @@ def test_a_row_is_encoded_without_pandas_and_torch():
         "assert not {'pandas', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_one_similar_column_is_named():
+    columns = tuple(TableColumn(name=name, kind="number") for name in ("height", "heights", "weight"))
+    with raises_code("row-invalid") as raised:
+        TableSpec(columns=columns, label=LABEL).encode_rows([{"height": 1, "heights": 2, "weight": 3, "heigth": 4}])
+    assert "'heigth'; did you mean 'height'?" in str(raised.value) and str(raised.value).count("did you mean") == 1

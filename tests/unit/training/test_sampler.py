@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.training.sampler import MicroBatchOrder, iterate_micro_batches, rank_micro_batches
+from equipoise.config import TrainConfig
+from equipoise.training.sampler import (
+    MicroBatchOrder,
+    group_micro_batches,
+    iterate_micro_batches,
+    list_own_micro_batches,
+    rank_micro_batches,
+)
+from tests.support.errors import raises_code
 
 
 @given(st.integers(1, 40), st.data())
@@ -90,3 +98,48 @@ def test_micro_batches_can_be_selected_in_any_order(examples, batch, places):
         assert micro[:2] == expected[:2]
         np.testing.assert_array_equal(micro.examples, expected.examples)
         np.testing.assert_array_equal(micro.epochs, expected.epochs)
+
+
+def test_later_steps_of_another_size_go_on_where_the_earlier_ones_ended():
+    order, expected = MicroBatchOrder(7, 1000, 4, 3), MicroBatchOrder(7, 1000, 4, 1)
+    assert order.global_batch == 12 and [order.seen_before(step) for step in (0, 2)] == [0, 24]
+    order.resize_steps(5, seen=24, step=2, first_step=2)
+    assert (order.global_batch, order.first_step) == (20, 2) and [order.seen_before(step) for step in (2, 4)] == [
+        24,
+        64,
+    ]
+    for step, micro_index in ((2, 0), (2, 4), (3, 1)):
+        position = 6 + (step - 2) * 5 + micro_index
+        np.testing.assert_array_equal(order.select(step, micro_index).examples, expected.select(position, 0).examples)
+
+
+def test_micro_batches_are_read_in_groups():
+    micros = list(islice(iterate_micro_batches(0, 50, 4, 2, range(2), 0), 5))
+    groups = list(group_micro_batches(iter(micros), 2))
+    assert [len(examples) for _, examples in groups] == [8, 8, 4]
+    np.testing.assert_array_equal(groups[1][1], np.concatenate([micros[2].examples, micros[3].examples]))
+    np.testing.assert_array_equal(groups[2][0], micros[4].epochs)
+
+
+OWN = [
+    ({}, [range(4), range(4, 9)]),
+    ({"sync": "server"}, [range(4), range(4, 9)]),
+    ({"sync": "local:2"}, [range(3), range(3, 9)]),
+    ({"sync": "async:1"}, [range(3), range(3, 9)]),
+    ({"compression": "int8"}, [range(3), range(3, 9)]),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), OWN)
+def test_micro_batches_of_a_worker_stay_together_where_workers_differ(options, expected):
+    config = TrainConfig(workload="digits", workers=3, grad_accumulation=3, **options)
+    assert [list_own_micro_batches(config, rank, 2) for rank in range(2)] == expected
+
+
+def test_no_more_processes_than_workers_that_differ():
+    config = TrainConfig(workload="digits", workers=2, grad_accumulation=2, sync="local:2")
+    assert list_own_micro_batches(config, 1, 2) == range(2, 4)
+    with raises_code("option-conflict", "2 workers among 3 processes", "local:2", "--workers 3"):
+        list_own_micro_batches(config, 2, 3)
+    exact = TrainConfig(workload="digits", workers=2, grad_accumulation=2)
+    assert list_own_micro_batches(exact, 2, 3) == range(2, 4)

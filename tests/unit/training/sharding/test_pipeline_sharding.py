@@ -78,7 +78,7 @@ def lengthen(config, steps=50):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.thorough), 4])
+@pytest.mark.parametrize("processes", [*(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 3)), 4])
 def test_fifty_steps_are_those_of_one_process(tmp_path, processes):
     stages = 2 if processes in (2, 4) else 3
     bases = [replace(config, workers=processes, sharding=f"pipeline:{stages}") for config in (DIGITS, MLP, GPT)]

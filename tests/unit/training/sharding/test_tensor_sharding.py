@@ -45,7 +45,9 @@ def test_two_workers_take_the_steps_of_one_process(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workers", "parts"), [(2, 2), (4, 2), (4, 4)])
+@pytest.mark.parametrize(
+    ("workers", "parts"), [(4, 2), *(pytest.param(n, n, marks=pytest.mark.thorough) for n in (2, 4))]
+)
 def test_workers_take_the_steps_of_one_process(tmp_path, workers, parts):
     compare_with_one_process(tmp_path, build_configs(workers), workers, parts)
 

@@ -82,7 +82,7 @@ def train_parts_alone(config):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.thorough), 4])
+@pytest.mark.parametrize("processes", [*(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 3)), 4])
 def test_sharded_workers_take_50_steps_of_one_process(tmp_path, processes):
     kinds = KINDS if processes == 4 else KINDS[:3]
     configs = [replace(MLP, **changes) for changes in CASES.values()]

@@ -1,0 +1,1 @@
+"""Panels of recipes for large batches."""

@@ -1,0 +1,1 @@
+"""Energy counters of a machine, where it has some that a user may read."""

@@ -1,0 +1,1 @@
+"""Labels that people give to a folder of pictures: boxes or classes, one JSON file per picture."""

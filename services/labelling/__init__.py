@@ -1,0 +1,1 @@
+"""Page on which people label pictures: its HTTP API, and the server of `equipoise label`."""
