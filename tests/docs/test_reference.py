@@ -19,11 +19,13 @@ from docs.generate.file_formats import FILES, JSON_FILES, TEXTS, list_npz_arrays
 from docs.generate.options import find_options_class, load_option_groups
 from docs.generate.python_api import PUBLIC_NAMES
 from equipoise.config import TrainConfig
+from equipoise.drift.features.box_stats import FoundBoxes
 from equipoise.drift.reference.false_alarms import FalseAlarmCheck
 from equipoise.errors import ERROR_CODES
 from equipoise.workloads import load_workload
 from jobs.cli.main import COMMAND_MODULES
 from jobs.cli.option_parser import list_option_names
+from jobs.publishing.kinds.boxes_publication import BoxesPublication
 from jobs.publishing.reference_arrays import build_reference_arrays
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS
 from jobs.timing.timing_records import ExchangeTiming, StepTiming
@@ -155,12 +157,16 @@ def test_every_environment_variable_in_the_sources_is_documented():
     assert all(f"| `{variable.name}` |" in read_page("environment.md") for variable in variables)
 
 
+NO_BOXES = FoundBoxes(np.zeros((2, 3)), np.zeros((2, 3, 4)), np.zeros((2, 3), np.int64), np.zeros((2, 4)))
+
+
 def test_arrays_of_the_reference_are_those_that_publishing_writes():
     workload = load_workload(TrainConfig(workload="digits"))
     outputs = np.zeros((2, 3)), np.zeros((2, 4)), np.zeros(2, np.int64)
     check = FalseAlarmCheck(asked=1000.0, pictures=1000, alarms=1, held_out=10, resampled_alarms=1, log_spread=0.5)
     profile = replace(build_quick_profile(), verified=check)
     written = build_reference_arrays(workload, outputs).keys() | profile.to_arrays().keys()
+    written |= BoxesPublication(load_workload(TrainConfig(workload="shelf"))).build_reference_arrays(NO_BOXES).keys()
     assert list_npz_arrays().keys() == written | {"drift.why not"}
 
 

@@ -76,14 +76,14 @@ class BoxesPublication(Publication):
         judged = {name: judge_split(boxes, getattr(self.workload, name)) for name, boxes in found.items()}
         threshold = choose_score_threshold(judge_answers(judged["reference"]))
         metrics = evaluate_detection(judged["test"], list(self.workload.classes), threshold)
-        arrays = self._build_reference_arrays(found["reference"])
+        arrays = self.build_reference_arrays(found["reference"])
         if not include_drift:
             return HeldOutFindings(metrics=metrics, arrays=arrays)
         return add_drift_findings(
             metrics, arrays, self._build_drift_arrays(run_engine, found["reference"], threshold, learned)
         )
 
-    def _build_reference_arrays(self, found: FoundBoxes) -> dict[str, Any]:
+    def build_reference_arrays(self, found: FoundBoxes) -> dict[str, Any]:
         """Return what the model finds on the reference split, with some of its images."""
         reference = self.workload.reference
         return {
