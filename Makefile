@@ -21,9 +21,9 @@ test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, bro
 	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow" tests/ray
 	$(BIN)/python -m pytest -m "not slow" tests/serving
 
-test-slow: .venv/ready ## how often intervals hold, how rare false alarms are, how good the search is; killed jobs and swapped models
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "slow and not thorough" tests/unit tests/contract
-	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "slow and not thorough" tests/ray
+test-slow: .venv/ready .venv/browser/ready ## how often intervals hold, how rare false alarms are, how good the search is; killed jobs and swapped models
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "slow and not thorough" tests/unit tests/contract tests/browser
+	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray
 	$(BIN)/python -m pytest -m "slow and not thorough" tests/serving
 
 test-thorough: .venv/ready ## further cases of what slow tests show: more kinds of sharding, compression and servers under kill -9
@@ -31,10 +31,10 @@ test-thorough: .venv/ready ## further cases of what slow tests show: more kinds 
 	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m thorough tests/ray tests/serving
 
 test-object-store: .venv/ready .venv/moto/ready ## train, sweep, resume and serve on a local S3 server, also while it is down
-	$(BIN)/python -m pytest $(TWO_CLUSTERS) tests/object_store
+	$(BIN)/python -m pytest tests/object_store
 
 test-end-to-end: .venv/ready .venv/browser/ready ## the whole demo, checked against the records it writes, and adaptation end to end
-	$(BIN)/python -m pytest $(TWO_CLUSTERS) tests/end_to_end
+	$(BIN)/python -m pytest tests/end_to_end
 
 test-cluster: .venv/ready ## autoscaling, the guide to clusters, and faults between hosts in network namespaces
 	command -v tc > /dev/null || apt-get install --yes --no-install-recommends iproute2 > /dev/null || echo 'iproute2 is not available: tests in network namespaces will be skipped'
