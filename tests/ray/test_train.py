@@ -247,7 +247,7 @@ def run_refused_command(monkeypatch, capsys, out, *flags):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--workload", "digit"], "no workload 'digit'; choose one of: cifar10, digits"),
+        (["--workload", "digit"], "no workload 'digit'; choose one of: boxes, cifar10, digits"),
         (["--batch-size", 4096], "holds 1078 examples; choose a smaller --batch-size"),
         (["--model", "resnet19"], "no model 'resnet19'"),
         (["--workload", "folder", "--data", "nowhere"], "--data nowhere is not a folder"),
