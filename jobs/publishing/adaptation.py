@@ -9,7 +9,6 @@ from safetensors.torch import save_file
 
 from equipoise.bundle.bundle import PictureBundle
 from equipoise.bundle.kinds.boxes_bundle import BoxesBundle
-from equipoise.bundle.kinds.image_bundle import ImageBundle
 from equipoise.captures.store import CaptureStore
 from equipoise.config import TrainConfig
 from equipoise.drift.adaptation.fit_corruptions import MIN_DRIFTED_IMAGES, CorruptionFit, fit_corruption_amounts
@@ -90,7 +89,7 @@ def load_profile(model: PictureBundle) -> ReferenceProfile:
 
 def count_labels(capture: str | None, model: PictureBundle, verdict: Verdict) -> int:
     """Count the captures since the drift began that are labelled with one of the model's classes."""
-    if capture is None or not isinstance(model, ImageBundle):  # labels of captures are classes, not boxes
+    if capture is None or isinstance(model, BoxesBundle):  # labels of captures are classes, not boxes
         return 0
     captures = CaptureStore(capture).list_captures(limit=None)
     return sum(row.label_given in model.classes and row.at >= verdict.onset_seconds for row in captures)
@@ -138,7 +137,7 @@ def train_adapted_model(
 ) -> bool:
     """Train by the recipe into the run folder below `work_folder`; return False if training was stopped."""
     config = build_adaptation_config(model, work_folder, epochs, workers)
-    if recipe.drift.weights is None or not isinstance(model, ImageBundle):  # a detector has no class shares
+    if recipe.drift.weights is None or isinstance(model, BoxesBundle):  # a detector has no class shares
         return train_on_cluster(config, work_folder / "run") is not None
     net = load_workload(config).model()
     initialize_from_pretrained(net, load_from_run_or_bundle(model.folder), model.classes, reuse_head=True)

@@ -17,7 +17,7 @@ from torch import Tensor
 from equipoise.bundle.bundle import PictureBundle
 from equipoise.bundle.condition_entry import ConditionEntry
 from equipoise.bundle.engines import Engine
-from equipoise.bundle.kinds.image_bundle import ImageBundle
+from equipoise.bundle.kinds.boxes_bundle import BoxesBundle
 from equipoise.bundle.manifest import Manifest
 from equipoise.captures.traffic import TrafficSample
 from equipoise.drift.adaptation.workload import (
@@ -113,7 +113,7 @@ def select_images_of_condition(
     Conditions overlap, so that some images of a new one look like a known one. Only where more of the requests do so
     than of the simulated images, those that do are left out. Of a detector all are taken.
     """
-    if not len(traffic) or not isinstance(model, ImageBundle):
+    if not len(traffic) or isinstance(model, BoxesBundle):
         return traffic
     known = [load_images(base.reference), *(condition.images for condition in load_learned_conditions(model))]
     groups = [predict_images(model.run_engine, images) for images in (*known, simulated, traffic)]

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from equipoise.bundle.tensor_spec import TensorSpec
 from equipoise.captures.store import CaptureStore
 from equipoise.config import TrainConfig
 from equipoise.drift.adaptation.label_prior import label_shift_weights
@@ -32,6 +33,7 @@ from tests.support.manifests import build_manifest
 CONFIG = TrainConfig(workload="digits", data="photos")
 DARKER = CorruptionAmount("exposure", "darker", -1.0)
 PRIOR = np.array([0.4, 0.3, 0.2, 0.1])
+NUM_FEATURES = 9
 CONFUSION = 0.8 * np.eye(4) + 0.05
 """share of each true class (column) that is predicted as each class (row)"""
 EFFECT = {"cause": "exposure", "detail": "darker", "value": -1.0}
@@ -41,16 +43,28 @@ def build_reference_arrays():
     """Build the arrays of a reference of four classes and nine features, of which only prior and confusion matter."""
     parts = {f"{name}.{field.name}": np.zeros((4, 4)) for name, part in PROFILE_PARTS.items() for field in fields(part)}
     schema = IMAGE_SCHEMA.to_arrays()
-    others = {"figures": schema.pop("name"), "directions": np.zeros((9, 2)), "ranked": np.zeros((len(IMAGE_SCHEMA), 1))}
+    others = {
+        "figures": schema.pop("name"),
+        "directions": np.zeros((NUM_FEATURES, 2)),
+        "ranked": np.zeros((len(IMAGE_SCHEMA), 1)),
+    }
     others |= {f"schema.{name}": value for name, value in schema.items()}
     scalars = {"temperature": np.array(1.0), "wider": np.array(0.0)}
     labelled = {"labelled.prior": PRIOR, "labelled.confusion": CONFUSION}
     return {f"drift.{name}": value for name, value in (parts | others | scalars | labelled).items()}
 
 
+def list_outputs(classes, num_features=NUM_FEATURES):
+    """Return the outputs of a classifier with these classes."""
+    return (
+        TensorSpec(name="logits", dtype="float32", shape=(-1, len(classes))),
+        TensorSpec(name="features", dtype="float32", shape=(-1, num_features)),
+    )
+
+
 def build_model(classes=CLASSES, **fields):
     """Build what an adaptation needs of a bundle: its classes, its manifest and its engine."""
-    manifest = build_manifest(classes=[*classes], config=asdict(CONFIG), **fields)
+    manifest = build_manifest(classes=[*classes], config=asdict(CONFIG), outputs=list_outputs(classes), **fields)
     return SimpleNamespace(
         classes=[*classes],
         shape=(3, 32, 32),
@@ -106,7 +120,7 @@ def test_label_shift_needs_requests():
 def test_profile_of_a_model_with_other_features_is_refused():
     model = build_model("abcd")
     assert load_profile(model).class_names == ("a", "b", "c", "d")
-    model.run_engine = lambda images: (score_shapes(images)[0], score_shapes(images)[1][:, :5])
+    model.manifest = replace(model.manifest, outputs=list_outputs("abcd", num_features=5))
     with raises_code("reference-unusable", "5 features"):
         load_profile(model)
 

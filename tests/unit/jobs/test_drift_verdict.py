@@ -21,8 +21,11 @@ from jobs.publishing.drift_verdict import (
 )
 from jobs.publishing.service_address import read_api_key
 from tests.support.errors import raises_code
+from tests.support.manifests import build_manifest
 
-BUNDLE = SimpleNamespace(name="pets", version="1" * 12, classes=["cat", "dog"], shape=(3, 32, 32))
+BUNDLE = SimpleNamespace(
+    name="pets", version="1" * 12, classes=["cat", "dog"], shape=(3, 32, 32), manifest=build_manifest()
+)
 GRAY_BUNDLE = SimpleNamespace(**vars(BUNDLE) | {"shape": (1, 32, 32)})
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 
