@@ -140,7 +140,7 @@ class CaptureMetadata:
     label_given: str | None
     """true class, as given by a person; None before that"""
     boxes: tuple[FoundBox, ...] | None = None
-    """boxes that a detector found in it, in pixels of the image; None for models that find none"""
+    """boxes that a detector found in it, in pixels of the image; left out of the file of other models"""
 
     @classmethod
     def from_request(cls, request: CapturedRequest, name: CaptureName) -> Self:
@@ -162,7 +162,10 @@ class CaptureMetadata:
 
     def to_json(self) -> JsonObject:
         """Return the metadata as in the file of a capture and in replies of a service."""
-        return dict(msgspec.to_builtins(self))
+        contents: JsonObject = msgspec.to_builtins(self)
+        if self.boxes is None:
+            contents.pop("boxes", None)  # it is not there where it was not in the file
+        return contents
 
     def to_json_bytes(self) -> bytes:
         """Encode the metadata as standard JSON, which has no NaN or infinity."""
