@@ -15,7 +15,7 @@ def test_sweep_compares_recipes_and_plans_with_the_fastest(cluster, tmp_path):
     out = tmp_path / "sweep"
     result = cluster.run(
         *(sys.executable, "-m", "jobs.sweep", "--workload", "digits", "--workers", "1", "--batch-size", "16:64"),
-        *("--target", "0.5", "--budget-seconds", "20", "--recipes", "plain,lars:0.05", "lamb", "--out", str(out)),
+        *("--target", "0.5", "--budget-seconds", "40", "--recipes", "plain,lars:0.05", "lamb", "--out", str(out)),
         timeout=400,
     )
     assert result.returncode in (0, 1), result.stdout + result.stderr
