@@ -76,7 +76,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class TableCell:
     """A workload, a global batch and a recipe."""
 
     workload: str

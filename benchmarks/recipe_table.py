@@ -92,9 +92,9 @@ def format_row(workload: TableWorkload, name: str, batch: int, runs: list[Row], 
         f"{len(reached)} of {len(runs)}",
         format_examples(reached, runs),
         format_ratio(runs, plain),
-        f"{mean([each['test'] for each in at_target]):.3f}" if at_target else "",
+        f"{statistics.fmean([each['test'] for each in at_target]):.3f}" if at_target else "",
         format_gap(at_target, is_text=workload.is_text),
-        f"{mean([each['test'] for each in at_end]):.3f}, {format_gap(at_end, is_text=workload.is_text)}"
+        f"{statistics.fmean([each['test'] for each in at_end]):.3f}, {format_gap(at_end, is_text=workload.is_text)}"
         if at_end and workload.budget
         else "",
     ]
@@ -113,7 +113,7 @@ def format_gap(metrics: list[dict[str, float]], *, is_text: bool) -> str:
     if not metrics:
         return ""
     sign = -1 if is_text else 1  # nats are better where they are lower
-    return f"{sign * mean([each['train'] - each['test'] for each in metrics]):+.3f}"
+    return f"{sign * statistics.fmean([each['train'] - each['test'] for each in metrics]):+.3f}"
 
 
 def format_ratio(runs: list[Row], plain: dict[int, Row]) -> str:
@@ -126,7 +126,7 @@ def format_ratio(runs: list[Row], plain: dict[int, Row]) -> str:
     if not ratios:
         return ""
     spread, freedom = pool_pair_scatter(SettingRuns(np.array(ratios), np.ones(len(ratios), bool)), PRIOR_SEED_NOISE)
-    log_mean = mean([math.log(ratio) for ratio in ratios])
+    log_mean = statistics.fmean([math.log(ratio) for ratio in ratios])
     reach = spread / math.sqrt(len(ratios)) * float(student_t.ppf(INTERVAL_QUANTILES[1], freedom))
     low, high = math.exp(log_mean - reach), math.exp(log_mean + reach)
     pairs = "" if len(ratios) == len(SEEDS) else f", {pluralize(len(ratios), 'pair')}"
@@ -148,11 +148,6 @@ def print_seconds(workload: TableWorkload, rows: list[Row]) -> None:
 def predict_seconds(steps: dict[str, int]) -> float:
     """Return the seconds of steps by global batch on two slow hosts, each with half of it."""
     return sum(count * (SLOW_HOSTS["step"] + SLOW_HOSTS["example"] * int(batch) / 2) for batch, count in steps.items())
-
-
-def mean(values: list[float]) -> float:
-    """Return the mean of some values."""
-    return statistics.fmean(values)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.recipe_cells import RATE_EXPONENT, RECIPES, WORKLOADS, Cell, Row
+from benchmarks.recipe_cells import RATE_EXPONENT, RECIPES, WORKLOADS, Row, TableCell
 from equipoise.runs.record import examples_at_target
 from equipoise.runs.target import Target
 from equipoise.training.loop import Training
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    trials = Trials(TrialTable(arguments.out), time.monotonic() + arguments.seconds)
+    trials = TrialRunner(TrialTable(arguments.out), time.monotonic() + arguments.seconds)
     try:
         for recipe in RECIPES:
             for name in arguments.workloads:
@@ -73,7 +73,7 @@ def main() -> None:
         print("the time is up; the same command goes on", flush=True)
 
 
-def list_cells(workload: str, recipe: str, table: TrialTable) -> Iterator[Cell]:
+def list_cells(workload: str, recipe: str, table: TrialTable) -> Iterator[TableCell]:
     """Yield the cells of a recipe: all batches for constant ones, few for those that set the batch or the length."""
     setting = WORKLOADS[workload]
     if setting.is_text and recipe in ("mixup", "adamw"):
@@ -82,14 +82,14 @@ def list_cells(workload: str, recipe: str, table: TrialTable) -> Iterator[Cell]:
         for batch in setting.batches[1:2]:
             for share in LENGTH_SHARES:
                 if needed := plain_examples(table, workload, batch):
-                    yield Cell(
+                    yield TableCell(
                         workload=workload, batch=batch, recipe=recipe, length=math.ceil(share * needed / batch) * batch
                     )
         return
     batches = {"plain": setting.batches, "grow auto": setting.batches[:2]}.get(recipe, setting.batches[1:])
     for batch in batches:
         if "linear" not in recipe or batch != setting.batches[1]:
-            yield Cell(workload=workload, batch=batch, recipe=recipe)
+            yield TableCell(workload=workload, batch=batch, recipe=recipe)
 
 
 def plain_examples(table: TrialTable, workload: str, batch: int) -> float | None:
@@ -99,14 +99,14 @@ def plain_examples(table: TrialTable, workload: str, batch: int) -> float | None
     return reached[len(reached) // 2] if len(reached) == len(SEEDS) else None
 
 
-class Trials:
+class TrialRunner:
     """Runs of the table, until a time."""
 
     def __init__(self, table: TrialTable, end: float) -> None:
         self.table, self.end = table, end
         self.workloads: dict[str, Workload] = {}
 
-    def run_cell(self, cell: Cell) -> None:
+    def run_cell(self, cell: TableCell) -> None:
         """Search the rate of a cell, and run it with all seeds."""
         lr = self.find_linear_rate(cell) if "linear" in cell.recipe else self.search_rate(cell)
         for seed in SEEDS:
@@ -114,13 +114,13 @@ class Trials:
                 budget = 0 if cell.length or cell.recipe == "grow auto" else cell.setting.budget
                 self.run(cell, lr, seed, "final", cell.cap, budget)
 
-    def find_linear_rate(self, cell: Cell) -> float | None:
+    def find_linear_rate(self, cell: TableCell) -> float | None:
         """Return the best rate of the critical batch, times the ratio of the batches."""
         base = cell.setting.batches[1]
         row = self.table.find(workload=cell.workload, batch=base, recipe="plain", kind="final")
         return row["lr"] * cell.batch / base if row else None
 
-    def search_rate(self, cell: Cell) -> float:
+    def search_rate(self, cell: TableCell) -> float:
         """Return the best rate of a few, an octave apart: from the first one on to the side that is better."""
         ranks: dict[float, tuple[float, float]] = {}
         for _ in range(cell.setting.tries):
@@ -129,10 +129,10 @@ class Trials:
             if row is None:
                 best = min(ranks.values(), default=(math.inf, 0))[0]
                 row = self.run(cell, lr, SEARCH_SEED, "search", min(cell.cap, HOPELESS_FACTOR * best), 0)
-            ranks[lr] = rank(row, self.target(cell))
+            ranks[lr] = rank_trial(row, self.target(cell))
         return min(ranks, key=lambda lr: ranks[lr])
 
-    def first_rate(self, cell: Cell) -> float:
+    def first_rate(self, cell: TableCell) -> float:
         """Return the rate to begin with: a little more than the best one of the next smaller batch, if it is known."""
         smaller = [row for row in self.table.rows if row["kind"] == "final" and row["workload"] == cell.workload]
         smaller = [row for row in smaller if row["recipe"] == cell.recipe and row["batch"] < cell.batch]
@@ -141,7 +141,7 @@ class Trials:
         row = max(smaller, key=lambda row: (row["batch"], row["length"] or 0))
         return float(f"{row['lr'] * (cell.batch / row['batch']) ** RATE_EXPONENT:.6g}")
 
-    def load(self, cell: Cell) -> Workload:
+    def load(self, cell: TableCell) -> Workload:
         """Return the workload of a cell, with at most so many validation examples."""
         if cell.workload not in self.workloads:
             workload = load_workload(cell.build_config(0.01, 0))
@@ -149,11 +149,11 @@ class Trials:
             self.workloads[cell.workload] = replace(workload, validation=validation)
         return self.workloads[cell.workload]
 
-    def target(self, cell: Cell) -> Target:
+    def target(self, cell: TableCell) -> Target:
         """Return the target of a cell's runs."""
         return self.load(cell).run_target(cell.build_config(0.01, 0))
 
-    def run(self, cell: Cell, lr: float, seed: int, kind: str, limit: float, budget: int) -> Row:
+    def run(self, cell: TableCell, lr: float, seed: int, kind: str, limit: float, budget: int) -> Row:
         """Train to the target, at most to `limit` examples, and then on to the budget; add the row and return it."""
         start = time.process_time()
         training = Training(cell.build_config(lr, seed), self.load(cell))
@@ -193,7 +193,7 @@ def next_rate(ranks: dict[float, tuple[float, float]], first: float) -> float:
     return next(lr for lr in rates if not any(math.isclose(lr, other, rel_tol=0.01) for other in ranks))
 
 
-def rank(row: Row, target: Target) -> tuple[float, float]:
+def rank_trial(row: Row, target: Target) -> tuple[float, float]:
     """Return a key by which the run comes first that needs the fewest examples, and then the one that came closest."""
     metric = row["best_metric"]
     shortfall = math.inf if metric is None or target.value is None else abs(target.value - metric)
