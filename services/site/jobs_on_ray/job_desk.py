@@ -67,8 +67,9 @@ class JobDesk:
         self.store.claim_job(job, self.name_result(out))
         try:
             self.ray.request("POST", "/api/jobs/", self.build_submission(job))
-        except EquipoiseError:
-            self.store.set_status(job.id, "failed", time.time())
+        except EquipoiseError as error:
+            if error.code == "service-refused":  # otherwise Ray may have it all the same, and is asked later
+                self.store.set_status(job.id, "failed", time.time())
             raise
         self.store.set_status(job.id, "waiting")
         return replace(job, status="waiting")
