@@ -77,6 +77,12 @@ def test_a_ray_that_does_not_answer_changes_nothing(desk, job):
     assert desk.store.list_jobs(1)[0].status == "submitting"
 
 
+def test_jobs_are_lost_once_the_sites_own_ray_is_gone(desk, job):
+    desk.is_own_ray = True
+    desk.refresh_jobs(at_once=True)
+    assert desk.store.find_job(job.id).status == "lost"
+
+
 def test_a_job_that_has_ended_is_not_stopped_and_one_without_ray_not_started(desk, job, tmp_path):
     desk.store.set_status(job.id, "finished", 1.0, 0)
     with pytest.raises(EquipoiseError, match="it has ended already"):
