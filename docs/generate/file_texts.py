@@ -166,8 +166,8 @@ TEXTS = {
         " it, and `POOL-KEY-ID.json` with what follows. Of a request to a detector the image is the picture that was"
         " sent, upright and at most 1,280 pixels wide or high, and boxes are in its pixels. With a label both get new"
         " names, which end in `-labelled`. Captures without a label are removed as others take their place, unless an"
-        " empty file `POOL-KEY-ID.held` says that somebody has opened them on the page of `equipoise label`. The samples"
-        " in `traffic-VERSION` and `usual-VERSION` hold what the model took.",
+        " empty file `POOL-KEY-ID.held` says that somebody has opened them on the page of `equipoise label`. The"
+        " samples in `traffic-VERSION` and `usual-VERSION` hold what the model took.",
     ),
     "labels": FileText(
         "Labels",

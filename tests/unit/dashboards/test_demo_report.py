@@ -285,15 +285,15 @@ def test_act_about_a_detector_is_summarized_by_its_precision(detection_folder):
     require_numbers(records)
     assert records.plan is None
     assert summarize_demo(records) == {
-        "model": "mean average precision 0.712 (0.989 at an overlap of one half) on the test split after 4,800 examples;"
-        " engine eager",
+        "model": "mean average precision 0.712 (0.989 at an overlap of one half) on the test split after 4,800"
+        " examples; engine eager",
         "service": "97.0% of 400 answers correct (mean average precision 0.710)",
         "drift": "37.0% of 400 answers correct (mean average precision 0.400); cause: colour temperature, for the last"
         " 397 of 811 images",
         "labels": "251 boxes drawn in 60 pictures: Ada 33 and Bo 27",
         "remedy": "60 labels, 1,234 requests in the meantime, 0 unanswered; 93.0% of 400 answers correct (mean average"
-        " precision 0.650) under the new light, 97.5% of 400 answers correct (mean average precision 0.700) under the old"
-        " light: 80.6% of the lost mean average precision recovered",
+        " precision 0.650) under the new light, 97.5% of 400 answers correct (mean average precision 0.700) under the"
+        " old light: 80.6% of the lost mean average precision recovered",
     }
 
 
