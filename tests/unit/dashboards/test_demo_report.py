@@ -26,6 +26,7 @@ from equipoise.bundle.engine_results import EngineEntry
 from equipoise.bundle.evaluation import Evaluation
 from equipoise.bundle.kinds.boxes_input import BoxesInput
 from equipoise.bundle.kinds.detection import DetectionEvaluation
+from equipoise.bundle.tensor_spec import TensorSpec
 from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
 from equipoise.planning.document import PlanDocument, PlanEntry, StepPrediction
@@ -268,7 +269,8 @@ def detection_folder(tmp_path):
     story = RECORDS["story.json"] | {"act": "detection", "sent": sent, "boxes": boxes, "labels": 60}
     regained = (PRECISIONS["adapted"] - PRECISIONS["drift"]) / (PRECISIONS["clean"] - PRECISIONS["drift"])
     inputs = BoxesInput(image=IMAGE_INPUT, max_boxes=20)
-    kind = {"kind": "boxes", "boxes": inputs, "image": None, "inputs": inputs.list_inputs()}
+    outputs = (*inputs.list_box_outputs(), TensorSpec(name="features", dtype="float32", shape=(-1, 5)))
+    kind = {"kind": "boxes", "boxes": inputs, "image": None, "inputs": inputs.list_inputs(), "outputs": outputs}
     engine = EngineEntry(name="eager", why="", table=[])
     bundle = build_manifest(metrics=metrics, engine=engine, seen=4800, **kind)
     for name, contents in {
