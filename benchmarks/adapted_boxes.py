@@ -88,6 +88,7 @@ def main() -> None:
     """Adapt detectors of several seeds to each light, and print a line for each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.adapted_boxes", description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--lights", choices=LIGHTS, nargs="+", default=[*LIGHTS])
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument(
         "--bundles", type=Path, help="folder in which the first bundles are kept, as shelf0, shelf1, ..."
@@ -98,7 +99,7 @@ def main() -> None:
         with TemporaryDirectory(prefix="adapted-boxes-") as temporary:
             folder = Path(temporary)
             bundle = train_and_publish((options.bundles or folder).absolute(), seed)
-            for light in LIGHTS:
+            for light in options.lights:
                 for label_count in (LABEL_COUNT, 0):
                     start = time.process_time()
                     result = adapt_to_light(

@@ -144,7 +144,7 @@ def test_more_boxes_than_the_training_images_have_find_a_place(model, tmp_path):
 def test_boxes_drawn_by_hand_are_judged_at_an_overlap_of_one_half(model):
     split = squares(None).test
     shifted = split.targets.clone()
-    shifted[..., 1:3] += 1.5  # an overlap of two thirds
+    shifted[..., 1:3] += 1.0  # an overlap of 0.62
     imprecise = type(split)(split.inputs, torch.where(split.targets[..., :1] >= 0, shifted, split.targets))
     assert measure_accuracy(model, split) > 0.99 and measure_hand_labelled(model, split) > 0.99
     assert measure_accuracy(model, imprecise) < 0.5
