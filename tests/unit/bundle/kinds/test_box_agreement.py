@@ -24,6 +24,7 @@ def change(tensor, index, amount):
         ((SCORES, change(BOXES, (0, 0, 2), 1.1), LABELS, FEATURES), False),
         ((SCORES, BOXES, change(LABELS, (0, 0), 1), FEATURES), False),
         ((SCORES, change(BOXES, (0, 2, 0), 9.0), change(LABELS, (0, 2), -1), FEATURES), True),  # noise
+        ((change(SCORES, (0, 2), 1e-2), BOXES, LABELS, FEATURES), True),  # another peak of noise
         ((change(SCORES, (0, 1), 1e-2), BOXES, LABELS, FEATURES), False),
         ((SCORES, BOXES, LABELS, change(FEATURES, (0, 1), 1e-3)), False),
     ],
