@@ -191,15 +191,8 @@ class ModelRegistry:
         if path is None:
             return None
         version = self._load_version(path, engine)
-        manifests = version.bundle.manifest, current.bundle.manifest
-        if not all(manifest.image for manifest in manifests):
-            problem = f"cannot compare {version.path} with {current.path}: only models of images are compared"
-            raise EquipoiseError("models-incompatible", problem, "give neither canary nor shadow")
-        if manifests[0].image_input.shape != manifests[1].image_input.shape or (
-            manifests[0].classes != manifests[1].classes
-        ):
-            problem = f"cannot compare {version.path} with {current.path}: image shapes or classes differ"
-            raise EquipoiseError("models-incompatible", problem)
+        problem = f"cannot compare {version.path} with {current.path}"
+        version.bundle.manifest.require_comparable(current.bundle.manifest, problem)
         return version
 
     def _load_version(self, path: str, engine: str | None) -> LoadedVersion:
