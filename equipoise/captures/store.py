@@ -189,10 +189,6 @@ class CaptureStore:
             listed, self.skipped_files = listed + valid, self.skipped_files + len(part) - len(valid)
         return listed
 
-    def list_names(self) -> list[CaptureName]:
-        """Return the names of all captures, the most useful to label first, without reading one."""
-        return sorted(self._scan_files()[0], key=labelling_priority)
-
     def read_pngs(self, since: float = 0) -> list[bytes]:
         """Read the images of all captures from a Unix time on as PNG bytes, without damaged ones."""
         captures = self._read_captures(sorted(self._scan_files()[0], key=lambda name: name.id))

@@ -5,11 +5,16 @@ A picture is named POOL-KEY-ID.png whether it is labelled or not: its file is re
 
 from pathlib import Path
 
-from equipoise.captures.capture import CAPTURE_ID_PATTERN, CAPTURE_POOLS, CaptureName
+from equipoise.captures.capture import (
+    CAPTURE_ID_PATTERN,
+    CAPTURE_POOLS,
+    METADATA_FILE_PATTERN,
+    CaptureName,
+    labelling_priority,
+)
 from equipoise.captures.store import CaptureStore
 from equipoise.errors import EquipoiseError
 from equipoise.labels.guesses import Guess, parse_guess
-from equipoise.labels.leases import LeaseBook
 from equipoise.labels.picture_labels import PictureLabels
 from equipoise.labels.queue import LabelQueue
 from equipoise.labels.store import LabelStore
@@ -27,7 +32,8 @@ class CaptureLabelStore(LabelStore):
 
     def list_labelled(self) -> set[str]:
         """Return the names of the captures with labels, those that got a class in another way included."""
-        classified = {picture_name(name) for name in self.captures.list_names() if name.labelled}
+        names = list_capture_names(Path(self.captures.location))
+        classified = {picture_name(name) for name in names if name.labelled}
         return super().list_labelled() | classified
 
     def save_labels(self, labels: PictureLabels, base_revision: int) -> PictureLabels:
@@ -41,13 +47,9 @@ class CaptureLabelStore(LabelStore):
 class CaptureQueue(LabelQueue):
     """Captures in the order in which their labels are most useful: those since an alarm first, then uncertain ones."""
 
-    def __init__(self, folder: Path, store: CaptureLabelStore, leases: LeaseBook, guesses: dict[str, Guess]) -> None:
-        super().__init__(folder, store, leases, guesses)
-        self.captures = store.captures
-
     def list_pictures(self) -> list[str]:
         """Return the names of all captures; uniform samples of the requests, in folders below, are none."""
-        return [picture_name(name) for name in self.captures.list_names()]
+        return [picture_name(name) for name in list_capture_names(self.folder)]
 
     def priority(self, name: str) -> float:
         """Return what captures are sorted by: their pool, then their key, which is large for uncertain answers."""
@@ -61,6 +63,16 @@ class CaptureQueue(LabelQueue):
             if "/" not in name and path.is_file():
                 return path
         raise EquipoiseError("path-missing", f"there is no capture {name[:80]!r}", "it has made room for others")
+
+
+def list_capture_names(folder: Path) -> list[CaptureName]:
+    """Return the names of the captures in a folder, the most useful to label first, without reading one."""
+    files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    matches = filter(None, map(METADATA_FILE_PATTERN.fullmatch, files))
+    names = [CaptureName(match[1], float(match[2]), match[3], bool(match[4])) for match in matches]
+    complete = [name for name in names if f"{name.stem}.png" in files]
+    labelled = {name.id for name in complete if name.labelled}
+    return sorted((name for name in complete if name.labelled or name.id not in labelled), key=labelling_priority)
 
 
 def picture_name(name: CaptureName) -> str:

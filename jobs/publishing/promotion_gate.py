@@ -8,6 +8,7 @@ from torch import Tensor
 from equipoise.boxes.mean_average_precision import compute_precision
 from equipoise.bundle.bundle import PictureBundle
 from equipoise.bundle.kinds.boxes_bundle import BoxesBundle
+from equipoise.drift.adaptation.gate_report import GATE_FILE, GateReport, GateRow
 from equipoise.drift.adaptation.workload import (
     LABELLED_FOLDER,
     AdaptationRecipe,
@@ -58,6 +59,8 @@ def passes_gate(
     )
     if reason:
         print(f"refused: {reason}")
+    compared = tuple(GateRow(images=name, before=before, after=after) for name, (before, after) in rows.items())
+    GateReport(rows=compared, refusal=reason).write(work_folder / GATE_FILE)
     return reason is None
 
 

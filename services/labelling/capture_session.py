@@ -14,8 +14,6 @@ class CaptureLabelSession(LabelSession):
 
     def build_queue(self) -> LabelQueue:
         """Return the queue of the captures."""
-        if not isinstance(self.store, CaptureLabelStore):
-            raise TypeError("captures are labelled in a store that knows them")
         return CaptureQueue(self.images, self.store, self.leases, self.guesses)
 
 

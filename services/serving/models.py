@@ -12,7 +12,6 @@ from dashboards.model_status import ModelStatus, VersionStatus
 from equipoise.bundle.bundle import load_bundle
 from equipoise.bundle.folder import verify_bundle
 from equipoise.bundle.manifest import Kind
-from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import download_folder
 from services.http.errors import RequestRejected, model_is_not_named, model_is_unknown
 from services.limits import Limits

@@ -4,7 +4,7 @@ import pytest
 
 from equipoise.captures.store import CaptureStore
 from equipoise.captures.traffic import TrafficSample
-from equipoise.labels.capture_queue import find_capture_id, picture_name, read_capture_guess
+from equipoise.labels.capture_queue import find_capture_id, list_capture_names, picture_name, read_capture_guess
 from equipoise.labels.picture_labels import PictureLabels
 from services.labelling.capture_session import open_capture_session
 from tests.support.captures import CLASSES, build_request
@@ -83,4 +83,5 @@ def test_a_capture_without_its_answer_has_no_guess(session):
 
 
 def test_names_of_pictures_are_those_of_captures_without_a_label(session):
-    assert {picture_name(name) for name in session.store.captures.list_names()} == {*session.queue.list_pictures()}
+    names = list_capture_names(session.images)
+    assert [picture_name(name) for name in names] == session.queue.list_pictures() == session.queue.list_names()
