@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from equipoise.errors import EquipoiseError
 
 REQUEST_SECONDS = 30.0  # until a request is given up
+READY_SECONDS = 5.0  # for the answer of a dashboard that may still be starting
 
 
 class RayDashboard:
@@ -27,6 +28,13 @@ class RayDashboard:
             return json.loads(text)
         except ValueError:
             return text
+
+    def is_ready(self) -> bool:
+        """Return whether it answers, with all that is needed to take jobs."""
+        try:
+            return self.send("GET", "/api/jobs/", None, READY_SECONDS)[0] == 200
+        except EquipoiseError:
+            return False
 
     def send(self, method: str, path: str, payload: Any, timeout: float) -> tuple[int, str]:
         """Send a request and return the status and the text of its answer."""
