@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.site_ray.ray_dashboard import RayDashboard
 from services.site.models.adaptation_jobs import AdaptationJobs, AdaptationReply
 from services.site.models.bundle_catalog import BundleCatalog, BundleEntry
 from services.site.models.deployments.deployment import Deployment
@@ -11,7 +12,6 @@ from services.site.models.deployments.deployment_messages import BundleReply, De
 from services.site.models.deployments.deployment_states import DeploymentStates, build_deployment_reply
 from services.site.models.deployments.serve_api import ServeApi
 from services.site.models.job_starter import JobStarter
-from services.site.ray_dashboard import RayDashboard
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,9 +48,7 @@ class ModelPages:
         entry = await asyncio.to_thread(self.desk.catalog.find_bundle, path)
         bundle = await asyncio.to_thread(self.desk.find_bundle, path)
         card = await asyncio.to_thread(self.desk.catalog.read_card, path)
-        return self.renderer.render_page(
-            request, "bundle.html", bundle=bundle, manifest=entry.manifest, card=card, requires_key=self.asks_for_keys
-        )
+        return self.renderer.render_page(request, "bundle.html", bundle=bundle, manifest=entry.manifest, card=card)
 
     async def get_deployment(self, request: Request) -> Response:
         """Answer GET /models/NAME: the state of a deployment, and what can be done with it."""
@@ -65,11 +63,6 @@ class ModelPages:
         """Answer GET /models/NAME/now: the part of the page that changes."""
         look = await asyncio.to_thread(self.desk.states.find_look, request.path_params["name"])
         return self.renderer.render_page(request, "deployment_now.html", **describe_look(look))
-
-    @property
-    def asks_for_keys(self) -> bool:
-        """Whether a new service should ask for a key, as the site itself does."""
-        return self.renderer.requires_key
 
 
 def describe_look(look: DeploymentLook) -> dict[str, object]:

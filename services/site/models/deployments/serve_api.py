@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jobs.site_ray.ray_dashboard import RayDashboard
 from services.site.models.deployments.deployment import Deployment
 from services.site.models.deployments.serve_config import (
     ServeState,
@@ -11,7 +12,6 @@ from services.site.models.deployments.serve_config import (
     find_other_applications,
     read_serve_states,
 )
-from services.site.ray_dashboard import RayDashboard
 
 APPLICATIONS_PATH = "/api/serve/applications/"
 READ_SECONDS = 10.0
