@@ -24,6 +24,8 @@ from jobs.cluster.private_ray import ENVIRONMENT_BIN, RAY_TEMP_PREFIX, RAY_TEMP_
 from jobs.cluster.processes import find_free_ports, find_process_tree, find_raylets, kill_processes, wait_until
 from jobs.site_ray.ray_dashboard import RayDashboard
 
+DEFAULT_RESULTS = Path("runs")
+STATE_FOLDER = ".site"  # below the results; its name begins with a dot, so it is no experiment
 FACTS_FILE, TOKEN_FILE, LOG_FILE = "cluster.json", "ray-token", "ray.log"
 START_SECONDS = 180.0  # for the dashboard to answer
 JOB_STOP_SECONDS = 60  # between SIGTERM and SIGKILL for a job that is stopped: it writes a checkpoint

@@ -3,12 +3,14 @@
 import json
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from equipoise.errors import EquipoiseError
 
 REQUEST_SECONDS = 30.0  # until a request is given up
+DEFAULT_TOKEN_FILE = "~/.ray/auth_token"  # noqa: S105 - where Ray looks for it
 READY_SECONDS = 5.0  # for the answer of a dashboard that may still be starting
 
 
@@ -52,3 +54,15 @@ class RayDashboard:
             raise EquipoiseError("cluster-unreachable", problem, "start it again with equipoise up") from None
         finally:
             connection.close()
+
+
+def read_client_token(environment: Mapping[str, str]) -> str | None:
+    """Return the token that Ray's own clients would send, by the variables of Ray in an environment."""
+    if environment.get("RAY_AUTH_MODE") != "token":
+        return None
+    if token := environment.get("RAY_AUTH_TOKEN"):
+        return token
+    path = Path(environment.get("RAY_AUTH_TOKEN_PATH", DEFAULT_TOKEN_FILE)).expanduser()
+    if not path.is_file():
+        raise EquipoiseError("path-missing", f"cannot read the token of Ray: there is no file {path}")
+    return path.read_text(encoding="utf-8").strip()

@@ -40,6 +40,7 @@ NAVIGATION = (
     NavigationLink(text="Home", href="/"),
     NavigationLink(text="Experiments", href="/experiments"),
     NavigationLink(text="New", href="/new"),
+    NavigationLink(text="Jobs", href="/jobs"),
     NavigationLink(text="Models", href="/models"),
     NavigationLink(text="Labels", href="/labels"),
 )

@@ -23,6 +23,8 @@ class HomeItem:
 class HomeLists:
     """Lines that a part adds to the home page."""
 
+    cluster: str = ""
+    """nodes and slots, and how many of them are busy, in words"""
     running: Sequence[HomeItem] = ()
     """jobs in progress"""
     models: Sequence[HomeItem] = ()
