@@ -29,6 +29,7 @@ from pathlib import Path
 
 from equipoise.bundle.bundle import PictureBundle, load_image_bundle, load_picture_bundle
 from equipoise.command_line import command
+from equipoise.drift.adaptation.gate_report import GATE_FILE, GateReport
 from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition, load_base_workload
 from equipoise.drift.diagnosis.verdict import Verdict
 from equipoise.errors import EquipoiseError
@@ -78,6 +79,8 @@ class AdaptOptions:
     """symbolic link to the bundle that the service watches; pointed to the new bundle if the gate lets it pass"""
     key: OptionalLocalPath = None
     """file with the service's API key"""
+    report: OptionalLocalPath = None
+    """file for what the gate compared, as JSON, whether the model passes or not"""
     epochs: int = 12
     """passes over the images that the model is fine-tuned on"""
     workers: int = 1
@@ -102,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     require_local_paths(
         {
             **{"--out": options.out, "--verdict": options.verdict, "--link": options.link, "--key": options.key},
-            "--labels": options.labels,
+            **{"--labels": options.labels, "--report": options.report},
         }
     )
     validate_locations(options.data)
@@ -278,7 +281,10 @@ def run_adaptation(options: AdaptOptions, model: PictureBundle, recipe: Adaptati
         )
         if published.reference_warning:
             print(f"note: {published.reference_warning}", file=sys.stderr)
-        if not passes_gate(model, load_picture_bundle(work_folder / "bundle", "adapt a model"), recipe, work_folder):
+        passes = passes_gate(model, load_picture_bundle(work_folder / "bundle", "adapt a model"), recipe, work_folder)
+        if options.report:
+            GateReport.read(work_folder / GATE_FILE).write(options.report)
+        if not passes:
             return 3
         with atomic_folder(Path(str(options.out)).absolute()) as folder:
             for file in (work_folder / "bundle").iterdir():

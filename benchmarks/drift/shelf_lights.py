@@ -67,7 +67,9 @@ def main() -> None:
         for number in range(CLEAN_STREAMS):
             alarm = watch_stream(bundle, render_stream(number * CLEAN_IMAGES, CLEAN_IMAGES))
             print(f"clean stream {number}: {CLEAN_IMAGES} pictures, {alarm or 'no alarm'}", flush=True)
-        print("\n| change | alarms | right cause | pictures until the alarm: median, most | causes |\n|---|--:|--:|--:|---|")
+        print(
+            "\n| change | alarms | right cause | pictures until the alarm: median, most | causes |\n|---|--:|--:|--:|---|"
+        )
         for place, (change, (scene, cause)) in enumerate(CHANGES.items(), 1):
             alarms = [watch_change(bundle, (10 * place + run) * CLEAN_IMAGES, scene) for run in range(arguments.runs)]
             print_change(change, cause, alarms)

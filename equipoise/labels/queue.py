@@ -43,12 +43,16 @@ class LabelQueue:
     def list_names(self) -> list[str]:
         """Return the names of all pictures: first those without labels, the model's least certain guess first."""
         labelled = self.store.list_labelled()
-        return sorted(list_pictures(self.folder), key=lambda name: (name in labelled, self.priority(name), name))
+        return sorted(self.list_pictures(), key=lambda name: (name in labelled, self.priority(name), name))
 
     def list_unlabelled(self) -> list[str]:
         """Return the names of the pictures without labels."""
         labelled = self.store.list_labelled()
-        return [name for name in list_pictures(self.folder) if name not in labelled]
+        return [name for name in self.list_pictures() if name not in labelled]
+
+    def list_pictures(self) -> list[str]:
+        """Return the names of all pictures of the folder, in any order."""
+        return list_pictures(self.folder)
 
     def priority(self, name: str) -> tuple[bool, float]:
         """Return a sort key that puts the pictures most useful to label first.
@@ -80,7 +84,7 @@ class LabelQueue:
         with self.store.lock():
             leases = self.leases.read_leases()
             labelled = self.store.list_labelled()
-            open_names = [n for n in list_pictures(self.folder) if n not in labelled and n not in passed_over]
+            open_names = [n for n in self.list_pictures() if n not in labelled and n not in passed_over]
             mine = [n for n in open_names if leases.get(n, ("",))[0] == holder]
             free = [n for n in open_names if n not in leases]
             name = min(mine or free, key=lambda n: (self.priority(n), n), default=None)
@@ -90,7 +94,7 @@ class LabelQueue:
 
     def state(self, holder: str = "") -> QueueState:
         """Count the pictures of the queue."""
-        labelled, names = self.store.list_labelled(), list_pictures(self.folder)
+        labelled, names = self.store.list_labelled(), self.list_pictures()
         leases = self.leases.read_leases()
         others = [n for n, (other, _) in leases.items() if other != holder and n not in labelled]
         num_labelled = sum(n in labelled for n in names)

@@ -9,6 +9,7 @@ from torch import Tensor
 from equipoise.boxes.mean_average_precision import MeanAveragePrecision, compute_precision
 from equipoise.bundle.bundle import PictureBundle
 from equipoise.bundle.kinds.boxes_bundle import BoxesBundle
+from equipoise.drift.adaptation.gate_report import GATE_FILE, GateReport, GateRow
 from equipoise.drift.adaptation.labelled_images import load_labelled_images
 from equipoise.drift.adaptation.workload import (
     LABELLED_FOLDER,
@@ -62,6 +63,8 @@ def passes_gate(
     )
     if reason:
         print(f"refused: {reason}")
+    compared = tuple(GateRow(images=name, before=before, after=after) for name, (before, after) in rows.items())
+    GateReport(rows=compared, refusal=reason).write(work_folder / GATE_FILE)
     return reason is None
 
 

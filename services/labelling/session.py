@@ -39,9 +39,13 @@ class LabelSession:
 
     def __post_init__(self) -> None:
         self.leases = LeaseBook(self.store)
-        self.queue = LabelQueue(self.images, self.store, self.leases, self.guesses)
+        self.queue = self.build_queue()
         self._guess_failures = 0
         self._guess_lock = threading.Lock()
+
+    def build_queue(self) -> LabelQueue:
+        """Return the queue of the pictures."""
+        return LabelQueue(self.images, self.store, self.leases, self.guesses)
 
     def page_facts(self) -> dict[str, str]:
         """Return the kind, and an id under which a browser keeps drafts of this folder of labels and no other."""
