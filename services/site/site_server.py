@@ -1,0 +1,32 @@
+"""Server of the site: listens, and answers until it is stopped."""
+
+import threading
+
+from equipoise.errors import EquipoiseError
+from services.http.server import HttpServer, require_unused_port
+from services.site.application import PartBuilder, SiteApplication, list_part_builders
+from services.site.settings import SiteSettings
+
+CLOSE_SECONDS = 5.0  # for requests in progress when the server stops
+
+
+def start_site(settings: SiteSettings, part_builders: list[PartBuilder] | None = None) -> HttpServer:
+    """Start the server in a thread of its own, and return it."""
+    settings.require_tls()
+    if not settings.results.is_dir():
+        raise EquipoiseError("path-kind", f"cannot serve {settings.results}: it is not a folder")
+    application = SiteApplication(settings, list_part_builders() if part_builders is None else part_builders)
+    require_unused_port(settings.host, settings.port)
+    server = HttpServer(settings.host, settings.port, settings.certfile, settings.keyfile)
+    server.start(lambda _: application.app)
+    return server
+
+
+def serve_site(settings: SiteSettings) -> None:
+    """Serve the site with these settings until Ctrl-C or SIGTERM."""
+    server = start_site(settings)
+    print(f"open {settings.url} until Ctrl-C", flush=True)  # noqa: T201
+    try:
+        threading.Event().wait()
+    finally:
+        server.close(CLOSE_SECONDS)
