@@ -73,7 +73,9 @@ class FailureHandlers:
         sentence = make_printable(sentence)
         headers = {"www-authenticate": "Bearer"} if status == 401 else None
         is_part = "hx-request" in request.headers
-        if not is_part and (request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", "")):
+        if not is_part and (
+            request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", "")
+        ):
             return json_response({"error": sentence, **({"code": code} if code else {})}, status, headers)
         template = "failure_note.html" if is_part else "failure.html"
         return self.renderer.render_page(request, template, status, sentence=sentence, status=status)
