@@ -35,7 +35,7 @@ class FailureReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ApiDocument:
-    """OpenAPI document at /api/openapi.json."""
+    """OpenAPI document of all endpoints, at /api/openapi.json."""
 
     def __init__(self, routes: Sequence[SiteRoute], requires_key: bool) -> None:
         self.document = build_site_document(routes, requires_key)
@@ -45,7 +45,7 @@ class ApiDocument:
         return [page_route("/api/openapi.json", self.get_document)]
 
     async def get_document(self, request: Request) -> Response:
-        """Answer GET /api/openapi.json."""
+        """Answer GET /api/openapi.json with the document of all endpoints."""
         return compress_response(json_response(self.document), request)
 
 

@@ -7,13 +7,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from equipoise.errors import EquipoiseError
+from jobs.site_ray.ray_dashboard import RayDashboard
 from services.http.errors import RequestRejected
 from services.site.access import SiteAccess
 from services.site.api_document import ApiDocument
 from services.site.failures import FailureHandlers
 from services.site.home_page import HomePage
+from services.site.jobs_on_ray.jobs_part import JobsPart
 from services.site.login_page import LoginPages
-from services.site.ray_dashboard import RayDashboard
 from services.site.rendering import PageRenderer, get_site_asset
 from services.site.sessions import SessionSigner, load_secret
 from services.site.settings import SiteSettings
@@ -60,4 +61,4 @@ class SiteApplication:
 
 def list_part_builders() -> list[PartBuilder]:
     """Return the builders of all parts of the site, in the order in which the home page shows them."""
-    return []
+    return [JobsPart]

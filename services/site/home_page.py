@@ -47,6 +47,7 @@ class HomePage:
         """Return the lines of all parts, in the order of the parts."""
         lists = [part.list_home_items() for part in self.parts]
         return HomeLists(
+            cluster=next((entry.cluster for entry in lists if entry.cluster), ""),
             running=join_items(entry.running for entry in lists),
             models=join_items(entry.models for entry in lists),
             for_a_person=join_items(entry.for_a_person for entry in lists),

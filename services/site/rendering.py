@@ -16,12 +16,12 @@ from services.http.responses import compress_response
 
 ASSET_TYPES = {"page.css": "text/css", "site/site.css": "text/css", "site/htmx.min.js": "text/javascript"}
 """files beside the pages, below dashboards/templates, with their types; parts add theirs"""
-CONTENT_SECURITY_POLICY = (
+SITE_CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
     " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 PAGE_HEADERS = {
-    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "content-security-policy": SITE_CONTENT_SECURITY_POLICY,
     "cache-control": "no-store",
     "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
@@ -40,6 +40,7 @@ NAVIGATION = (
     NavigationLink(text="Home", href="/"),
     NavigationLink(text="Experiments", href="/experiments"),
     NavigationLink(text="New", href="/new"),
+    NavigationLink(text="Jobs", href="/jobs"),
     NavigationLink(text="Models", href="/models"),
     NavigationLink(text="Labels", href="/labels"),
 )

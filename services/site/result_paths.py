@@ -4,7 +4,7 @@ from pathlib import Path, PurePosixPath
 
 from equipoise.errors import EquipoiseError
 
-MAX_NAME_LENGTH = 1000  # characters
+MAX_RESULT_NAME_LENGTH = 1000  # characters
 
 
 def resolve_result_path(results: Path, name: str, must_exist: bool = True) -> Path:
@@ -14,7 +14,7 @@ def resolve_result_path(results: Path, name: str, must_exist: bool = True) -> Pa
     on its way leads out.
     """
     parts = PurePosixPath(name).parts
-    is_plain = bool(parts) and len(name) <= MAX_NAME_LENGTH and name.isprintable() and "\\" not in name
+    is_plain = bool(parts) and len(name) <= MAX_RESULT_NAME_LENGTH and name.isprintable() and "\\" not in name
     if not is_plain or any(part == ".." or part.startswith((".", "/")) for part in parts):
         problem = f"cannot use the name {name[:80]!r}: it must lie below the results folder"
         raise EquipoiseError("path-kind", problem, "give a relative name such as runs/first")

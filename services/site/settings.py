@@ -5,10 +5,9 @@ from pathlib import Path
 from pydantic import Field
 
 from equipoise.errors import EquipoiseError
+from jobs.site_ray.detached_ray import STATE_FOLDER
 from services.settings import ListenSettings
 from services.site.roles import RoleKey, parse_role_key
-
-STATE_FOLDER = ".site"  # of the site, below the results; its name begins with a dot, so it is no experiment
 
 
 class SiteSettings(ListenSettings):

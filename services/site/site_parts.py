@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from services.site.ray_dashboard import RayDashboard
+from jobs.site_ray.ray_dashboard import RayDashboard
 from services.site.rendering import PageRenderer
 from services.site.settings import SiteSettings
 from services.site.site_routes import SiteRoute
@@ -23,6 +23,8 @@ class HomeItem:
 class HomeLists:
     """Lines that a part adds to the home page."""
 
+    cluster: str = ""
+    """nodes and slots, and how many of them are busy, in words"""
     running: Sequence[HomeItem] = ()
     """jobs in progress"""
     models: Sequence[HomeItem] = ()

@@ -9,7 +9,7 @@ from tests.support.site import serve_site
 def test_a_person_logs_in_by_keyboard_and_out_again(browser, tmp_path):
     with (
         serve_site(tmp_path / "results", ["view key-of-view Ada"], []) as site,
-        browser.page(site.url, "phone") as page,
+        browser.page(site.url, "phone", bypass_csp=True) as page,
     ):
         assert page.evaluate("document.activeElement.id") == "key"
         assert find_accessibility_violations(page) == [] and find_overflowing_elements(page) == []

@@ -3,12 +3,15 @@
 import json
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from equipoise.errors import EquipoiseError
 
 REQUEST_SECONDS = 30.0  # until a request is given up
+DEFAULT_TOKEN_FILE = "~/.ray/auth_token"  # noqa: S105 - where Ray looks for it
+READY_SECONDS = 5.0  # for the answer of a dashboard that may still be starting
 
 
 class RayDashboard:
@@ -28,6 +31,13 @@ class RayDashboard:
         except ValueError:
             return text
 
+    def is_ready(self) -> bool:
+        """Return whether it answers, with all that is needed to take jobs."""
+        try:
+            return self.send("GET", "/api/jobs/", None, READY_SECONDS)[0] == 200
+        except EquipoiseError:
+            return False
+
     def send(self, method: str, path: str, payload: Any, timeout: float) -> tuple[int, str]:
         """Send a request and return the status and the text of its answer."""
         parts = urlsplit(self.url)
@@ -44,3 +54,15 @@ class RayDashboard:
             raise EquipoiseError("cluster-unreachable", problem, "start it again with equipoise up") from None
         finally:
             connection.close()
+
+
+def read_client_token(environment: Mapping[str, str]) -> str | None:
+    """Return the token that Ray's own clients would send, by the variables of Ray in an environment."""
+    if environment.get("RAY_AUTH_MODE") != "token":
+        return None
+    if token := environment.get("RAY_AUTH_TOKEN"):
+        return token
+    path = Path(environment.get("RAY_AUTH_TOKEN_PATH", DEFAULT_TOKEN_FILE)).expanduser()
+    if not path.is_file():
+        raise EquipoiseError("path-missing", f"cannot read the token of Ray: there is no file {path}")
+    return path.read_text(encoding="utf-8").strip()
