@@ -1,5 +1,7 @@
 """Part of the site about experiments and plans."""
 
+from urllib.parse import quote
+
 from services.site.experiments.experiment_api import ExperimentApi
 from services.site.experiments.experiment_pages import ExperimentPages
 from services.site.experiments.record_index import RecordIndex
@@ -34,7 +36,6 @@ class ExperimentsPart:
         """Return the newest plans that no run has confirmed yet."""
         self.index.wake()
         rows = self.index.connect().execute(PLANS_TO_ACCEPT, (MAX_HOME_PLANS,)).fetchall()
-        items = [
-            HomeItem(text=f"plan of {path}", href=f"/plan/{path}", detail="not trained with yet") for (path,) in rows
-        ]
+        detail = "not trained with yet"
+        items = [HomeItem(text=f"plan of {path}", href=f"/plan/{quote(path)}", detail=detail) for (path,) in rows]
         return HomeLists(for_a_person=items)

@@ -127,7 +127,7 @@ def build_sliders(texts: LimitTexts, ranges: LimitRanges, dollars_per_hour: floa
     budget = ranges.budget_dollars(dollars_per_hour)
     return [
         SliderView(name="deadline", label="deadline", text=texts.deadline, suffix="s",
-                   hint="time such as 90s, 15m or 2h; then the cheapest plan is best", **scale(ranges.deadline_seconds)),
+                   hint="time such as 90s, 15m or 2h; the cheapest plan in time", **scale(ranges.deadline_seconds)),
         SliderView(name="price", label="price", text=texts.price, suffix="usd", low=0.1, high=10.0,
                    hint="dollars of a worker for an hour, such as 3usd, or a10=1.2usd h100=4usd"),
         SliderView(name="budget", label="budget", text=texts.budget, suffix="usd",

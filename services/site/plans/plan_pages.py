@@ -83,7 +83,7 @@ def build_front_panel(document: PlanDocument) -> Panel | None:
 def build_train_link(name: str, plan: LimitedPlan) -> str | None:
     """Return the address of the training form filled with a plan; None without one.
 
-    The plan that the sweep has stored is given by its folder, so that the run can confirm it; any other by its settings.
+    The plan that the sweep has stored is given by its folder, any other by its settings.
     """
     entry, setup = plan.document.plan, plan.stored.setup if plan.stored else None
     if entry is None:
