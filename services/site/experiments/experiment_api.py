@@ -50,7 +50,8 @@ class ExperimentApi:
         return [
             api_route("GET /api/experiments", self.get_experiments, Role.VIEW, ApiDescription(
                 summary="experiments and trials below the results folder",
-                returns="some of them, and how many there are", reply=ExperimentListReply, query=TABLE_PARAMETERS, rejections=(400,))),
+                returns="some of them, and how many there are", reply=ExperimentListReply, query=TABLE_PARAMETERS,
+                rejections=(400,))),
             api_route("GET /api/experiments/{name:path}", self.get_experiment, Role.VIEW, ApiDescription(
                 summary="one experiment or trial", returns="it", reply=ExperimentReply, rejections=(404,))),
             api_route("GET /api/comparison", self.get_comparison, Role.VIEW, ApiDescription(

@@ -88,9 +88,9 @@ def test_what_was_removed_is_no_longer_listed(index, results):
 
 def test_a_new_process_finds_what_was_changed_in_place(index, results):
     text = (results / "first" / "record.json").read_text()
-    before = os.stat(results / "first").st_mtime_ns
+    before = (results / "first").stat().st_mtime_ns
     (results / "first" / "record.json").write_text(text.replace('"seed": 1', '"seed": 41'))
-    assert os.stat(results / "first").st_mtime_ns == before
+    assert (results / "first").stat().st_mtime_ns == before
     again = RecordIndex(results, results / ".site")
     again.update_now()
     assert find_row(again.connect(), "first").values["seed"] == 41
@@ -126,8 +126,6 @@ def test_the_thread_looks_for_changes_when_it_is_woken(index, results):
 
 
 def test_names_that_are_no_text_do_not_end_a_scan(index, results):
-    folder = os.fsencode(results) + b"/bad-\xff-name"
-    os.mkdir(folder)
-    shutil.copy(results / "first" / "record.json", folder + b"/record.json")
+    shutil.copytree(results / "first", results / os.fsdecode(b"bad-\xff-name"))
     index.update_now()
     assert any("bad-" in path for path in list_paths(index))
