@@ -43,7 +43,8 @@ class SiteApplication:
             *HomePage(self.parts, renderer).routes(),
             *(route for part in self.parts for route in part.routes()),
         ]
-        routes += ApiDocument(routes, access.requires_key).routes()
+        self.api_document = ApiDocument(routes, access.requires_key)
+        routes += self.api_document.routes()
         self.app = Starlette(routes=[*map(access.protect, routes)])
         self.add_failure_handlers(FailureHandlers(renderer))
         self.app.router.redirect_slashes = False  # a redirect would lead wherever the client's Host header says
