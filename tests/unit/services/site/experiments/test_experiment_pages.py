@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
+from equipoise.client import EquipoiseClient
+from equipoise.errors import EquipoiseError
 from services.site.experiments.experiments_part import ExperimentsPart
 from tests.support.experiment_folders import write_results, write_run
 from tests.support.site import serve_site
@@ -148,6 +150,19 @@ def test_programs_have_the_same(site):
     assert len(site.api("GET", "/api/notes/first", key="key-to-view")[1]["notes"]) == 1
     paths = site.api("GET", "/api/openapi.json", key="key-to-view")[1]["paths"]
     assert {"/api/experiments", "/api/plan/{name}", "/api/notes/{name}", "/api/comparison"} <= {*paths}
+
+
+def test_the_client_has_a_method_for_each_endpoint(site):
+    client = EquipoiseClient(site.url, "key-to-run")
+    listed = client.list_experiments("kind=run lr>0", sort="lr", limit=1)
+    assert listed["total"] == 2 and listed["experiments"][0]["path"] == "first"
+    assert client.get_experiment("deep/second")["seed"] == 2
+    assert client.compare_experiments(["first", "deep/second"])["paths"] == ["first", "deep/second"]
+    assert client.write_note("sweep", "as expected", add_tags=["kept"])["tags"][0]["tag"] == "kept"
+    assert client.get_notes("sweep")["notes"][0]["text"] == "as expected"
+    assert client.get_plan("sweep", deadline="1h")["plan"]["workers"] >= 1
+    with pytest.raises(EquipoiseError, match="cannot parse the duration"):
+        client.get_plan("sweep", deadline="soon")
 
 
 def test_plotly_is_sent_once_for_all_pages(site):

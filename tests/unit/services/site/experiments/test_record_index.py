@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from services.site.experiments import folder_listing, index_rows
-from services.site.experiments.index_queries import TableQuery, count_kinds, find_row, query_table
+from services.site.experiments.index_queries import TableQuery, count_kinds, find_row, list_broken_rows, query_table
 from services.site.experiments.record_index import RecordIndex
 from tests.support.experiment_folders import write_results, write_run, write_trials
 
@@ -54,6 +54,7 @@ def test_runs_sweeps_trials_and_broken_files_are_listed(index):
         find_row(index.connect(), "odd").problem
         and find_row(index.connect(), "started").values["status"] == "in progress"
     )
+    assert {row.path for row in list_broken_rows(index.connect(), 9)} == {"broken", "odd"}
     sweep = find_row(index.connect(), "sweep")
     assert sweep.values["status"] == "plan, not confirmed" and sweep.values["workers"] >= 1
     assert find_row(index.connect(), "sweep/trials/batch-32-lr-0.05-seed-0").page_name.endswith("seed-0.html")
