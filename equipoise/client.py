@@ -104,10 +104,10 @@ class EquipoiseClient:
         return cluster
 
     def list_experiments(
-        self, filter: str = "", sort: str = "-modified", offset: int = 0, limit: int = 50
+        self, terms: str = "", sort: str = "-modified", offset: int = 0, limit: int = 50
     ) -> JsonObject:
-        """Return experiments that a filter such as `lr>0.05 workload=digits` lets through, and how many there are."""
-        query = {"filter": filter, "sort": sort, "offset": offset, "limit": limit}
+        """Return experiments that meet terms such as `lr>0.05 workload=digits`, and how many there are."""
+        query = {"filter": terms, "sort": sort, "offset": offset, "limit": limit}
         experiments: JsonObject = self.request("GET", "experiments", query=query)
         return experiments
 
