@@ -11,6 +11,7 @@ from jobs.site_ray.ray_dashboard import RayDashboard
 from services.http.errors import RequestRejected
 from services.site.access import SiteAccess
 from services.site.api_document import ApiDocument
+from services.site.experiments.experiments_part import ExperimentsPart
 from services.site.failures import FailureHandlers
 from services.site.home_page import HomePage
 from services.site.jobs_on_ray.jobs_part import JobsPart
@@ -62,4 +63,4 @@ class SiteApplication:
 
 def list_part_builders() -> list[PartBuilder]:
     """Return the builders of all parts of the site, in the order in which the home page shows them."""
-    return [JobsPart]
+    return [JobsPart, ExperimentsPart]
