@@ -1,4 +1,4 @@
-"""Pages of models and labels in a real browser, on a desk and a phone: by keyboard, as axe sees them, and their weight."""
+"""Pages of models and labels in a real browser, on a desk and a phone: by keyboard, as axe sees them, their weight."""
 
 import pytest
 
