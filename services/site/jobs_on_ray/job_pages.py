@@ -111,6 +111,8 @@ class JobPages:
     async def get_job_now(self, request: Request) -> Response:
         """Answer GET /jobs/ID/now: the part of a job's page that changes."""
         job, _ = await asyncio.to_thread(self.load_job, request.path_params["id"])
+        if request.query_params.get("version") == job.version:
+            return Response(status_code=204)  # the page stays as it is, and its log where it was scrolled to
         return self.site.renderer.render_page(request, "job_now.html", job=job)
 
     async def post_stop(self, request: Request) -> Response:

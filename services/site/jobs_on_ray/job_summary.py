@@ -26,6 +26,7 @@ STATUS_WORDS = {
 }
 LOST_SENTENCE = "the Ray that ran this job is gone; resume goes on from what it has written"
 FAILURES_SHOWN_SECONDS = 7 * 86400  # on the home page
+CLOCK_SECONDS = 10  # between two times that an open page shows while the log is silent
 MAX_HOME_ITEMS = 10
 RESULT_PAGES = {"sweep": "curve", "train": "run", "check": "drift", "plan": "curve", "profile": "profile"}
 """page of the results by command, as the commands write it"""
@@ -71,6 +72,11 @@ class JobSummary:
         """How long it has run and how long it takes at most, in words."""
         left = self.log.seconds_left if self.job.is_active else None
         return f"{format_seconds(self.seconds)}{f', {format_seconds(left)} left at most' if left is not None else ''}"
+
+    @property
+    def version(self) -> str:
+        """What changes when the page of the job has something new to show: at least every ten seconds."""
+        return f"{self.job.status}-{self.log.size}-{int(self.seconds / CLOCK_SECONDS)}"
 
     @property
     def failure(self) -> str:

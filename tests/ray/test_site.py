@@ -1,0 +1,107 @@
+"""The site on a real Ray, by `equipoise up`: jobs go on without it, and a new site shows them."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from equipoise.client import EquipoiseClient
+from equipoise.errors import EquipoiseError
+from jobs.cluster.processes import find_free_ports, wait_until
+from jobs.site_ray.detached_ray import STATE_FOLDER, find_detached_ray, read_ray_facts
+from tests.support.ray_cluster import ROOT
+
+pytestmark = pytest.mark.slow
+START_SECONDS = 300  # of a site with its Ray, on a machine that does other things too
+
+
+class SiteProcess:
+    """`equipoise up` of a results folder, which may be killed and started again."""
+
+    def __init__(self, folder):
+        self.folder, (self.port,) = folder, find_free_ports(1)
+        self.client = EquipoiseClient(f"http://127.0.0.1:{self.port}")
+        self.start()
+
+    def start(self):
+        """Start the command and wait until the site answers."""
+        command = [sys.executable, "-m", "jobs.up", "--results", "runs", "--port", str(self.port), "--cpus", "2"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        with (self.folder / "up.log").open("a") as log:
+            self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+        wait_until(self.is_answering, START_SECONDS, "the start of the site")
+
+    def is_answering(self):
+        """Return whether the site answers; fail if its process has ended."""
+        assert self.process.poll() is None, (self.folder / "up.log").read_text()
+        try:
+            return self.client.get_cluster()["nodes"] == 1
+        except EquipoiseError:
+            return False
+
+    def end(self, number):
+        """End the site by a signal, and return its exit status."""
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    site = SiteProcess(folder)
+    try:
+        yield site
+    finally:
+        site.end(signal.SIGKILL)
+        down = [sys.executable, "-m", "jobs.down", "--results", "runs"]
+        subprocess.run(down, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, timeout=180)
+
+
+def test_a_job_trains_and_its_log_and_record_are_there(site):
+    job = site.client.start_job("train", workload="digits", out="first", max_examples=3000)
+    assert job["command_line"] == "equipoise train --out runs/first --workload digits --max-examples 3000"
+    job = site.client.wait_for_job(job["id"], START_SECONDS)
+    assert (job["status"], job["exit_status"], job["failure"]) == ("finished", 0, "")
+    assert any("record" in line for line in site.client.read_log(job["id"]))
+    assert (site.folder / "runs" / "first" / "record.json").is_file()
+
+
+def test_a_job_that_fails_tells_the_sentence_of_the_command(site):
+    job = site.client.start_job("train", workload="folder", data="nowhere", out="failing")
+    job = site.client.wait_for_job(job["id"], START_SECONDS)
+    assert (job["status"], job["exit_status"]) == ("failed", 2)
+    assert job["failure"].startswith("cannot ") and "nowhere" in job["failure"]
+
+
+def test_a_job_survives_a_killed_site_and_is_stopped_and_resumed_by_the_next(site):
+    job = site.client.start_job("train", workload="digits", out="long", max_examples=3_000_000, target=0.9999)
+    with pytest.raises(EquipoiseError, match=f"open its job {job['id']}") as caught:
+        site.client.start_job("sweep", workload="digits", out="long")
+    assert caught.value.code == "path-in-use"
+    facts = read_ray_facts(site.folder / "runs" / STATE_FOLDER)
+    wait_until(lambda: "examples" in site.client.get_job(job["id"])["progress"], START_SECONDS, "the first lap")
+    assert site.end(signal.SIGKILL) == -signal.SIGKILL
+    site.start()
+    assert read_ray_facts(site.folder / "runs" / STATE_FOLDER) == facts and psutil.pid_exists(facts.head_pid)
+    assert site.client.get_job(job["id"])["status"] == "running"
+    site.client.stop_job(job["id"])
+    assert site.client.wait_for_job(job["id"], START_SECONDS)["status"] == "stopped"
+    resumed = site.client.resume_job(job["id"])
+    wait_until(lambda: "examples" in site.client.get_job(resumed["id"])["progress"], START_SECONDS, "going on")
+    assert any("resum" in line for line in site.client.read_log(resumed["id"]))
+    assert [entry["out"] for entry in site.client.list_jobs(2)] == ["long", "long"]
+
+
+def test_down_says_what_it_stops_and_leaves_nothing_running(site):
+    state = site.folder / "runs" / STATE_FOLDER
+    facts = find_detached_ray(state)
+    running = [job["id"] for job in site.client.list_jobs() if job["status"] == "running"]
+    assert site.end(signal.SIGTERM) == 143
+    down = [sys.executable, "-m", "jobs.down", "--results", "runs"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(down, cwd=site.folder, env=environment, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0 and all(job in done.stdout for job in running), done.stderr
+    assert find_detached_ray(state) is None and not psutil.pid_exists(facts.head_pid)
