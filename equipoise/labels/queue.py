@@ -3,8 +3,9 @@
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from equipoise.captures.capture import IMAGE_FILE_PATTERN
 from equipoise.errors import EquipoiseError
 from equipoise.images.orientation import IMAGE_SUFFIXES
 from equipoise.labels.guesses import Guess
@@ -53,10 +54,14 @@ class LabelQueue:
         """Return the names of all pictures of the folder, in any order."""
         return list_pictures(self.folder)
 
-    def priority(self, name: str) -> float:
-        """Return the confidence of the guess for a picture; pictures without a guess come after all others."""
+    def priority(self, name: str) -> tuple[bool, float]:
+        """Return a sort key that puts the pictures most useful to label first.
+
+        Captures from before an alarm come last. Then the confidence of the guess counts; pictures without a guess come
+        after those with one.
+        """
         guess = self.guesses.get(name)
-        return guess.confidence if guess else 2.0
+        return is_usual_capture(name), guess.confidence if guess else 2.0
 
     def take_next(self, holder: str, skip: Collection[str] = ()) -> str | None:
         """Lease the first picture without labels that nobody else has, and return its name; None if there is none.
@@ -126,6 +131,12 @@ class LabelQueue:
 def describe_failure(error: EquipoiseError | OSError) -> str:
     """Return why a picture cannot be read, without its path, which the page shows beside it."""
     return error.problem if isinstance(error, EquipoiseError) else error.strerror or type(error).__name__
+
+
+def is_usual_capture(name: str) -> bool:
+    """Return whether a picture is a request that a service kept while there was no alarm."""
+    match = IMAGE_FILE_PATTERN.fullmatch(PurePosixPath(name).name)
+    return match is not None and match[1] == "usual"
 
 
 def is_picture_of(folder: Path, name: str) -> bool:
