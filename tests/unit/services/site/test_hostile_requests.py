@@ -9,7 +9,7 @@ from services.site.application import SiteApplication, list_part_builders
 from services.site.settings import SiteSettings
 from tests.support.site import serve_site
 
-SECRET = "what-lies-outside-is-nobody's"
+OUTSIDE_TEXT = "what-lies-outside-is-nobody's"
 KEYS = ["run key-of-run", "label key-of-label", "view key-of-view"]
 NASTY_NAMES = [
     "../secret",
@@ -33,10 +33,10 @@ PARAMETER = re.compile(r"\{\w+(?::\w+)?\}")
 def site(tmp_path_factory):
     results = tmp_path_factory.mktemp("hostile") / "results"
     results.mkdir()
-    (results.parent / "secret").write_text(SECRET)
+    (results.parent / "secret").write_text(OUTSIDE_TEXT)
     (results / "away").symlink_to(results.parent)
     (results / ".site").mkdir()
-    (results / ".site" / "ray-token").write_text(SECRET)
+    (results / ".site" / "ray-token").write_text(OUTSIDE_TEXT)
     with serve_site(results, KEYS) as client:
         yield client
 
@@ -91,5 +91,5 @@ def test_no_name_of_any_route_reads_outside_or_breaks_the_site(site, routes):
         for name in NASTY_NAMES:
             reply, body = site.request("GET", fill_path(path, name), authorization="Bearer key-of-run")
             assert reply.status < 500, (path, name, body[:300])
-            assert SECRET.encode() not in body and b"root:" not in body, (path, name)
+            assert OUTSIDE_TEXT.encode() not in body and b"root:" not in body, (path, name)
             assert b"<script>alert" not in body, (path, name)
