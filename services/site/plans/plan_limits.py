@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
+from dashboards.theme import format_significant
 from equipoise.errors import EquipoiseError
 from equipoise.planning.devices.device_prices import CostLimits
 from equipoise.planning.replanning.link_change import LinkChange
@@ -53,8 +54,8 @@ class LimitTexts:
                 "--budget and --price belong together",
                 "give the amount to spend and the price of a worker-hour",
             )
-        rate = parse_number("rate", self.rate, MIN_MEGABITS, MAX_MEGABITS, "Mbit/s")
-        delay = parse_number("delay", self.delay, 0.0, MAX_DELAY_MILLISECONDS, "ms")
+        rate = parse_limit_number("rate", self.rate, MIN_MEGABITS, MAX_MEGABITS, "Mbit/s")
+        delay = parse_limit_number("delay", self.delay, 0.0, MAX_DELAY_MILLISECONDS, "ms")
         return PlanLimits(
             deadline_seconds=parse_duration(self.deadline) if self.deadline else None,
             cost=CostLimits(
@@ -69,7 +70,7 @@ class LimitTexts:
         )
 
 
-def parse_number(name: str, text: str, low: float, high: float, unit: str) -> float | None:
+def parse_limit_number(name: str, text: str, low: float, high: float, unit: str) -> float | None:
     """Parse a number of a form; None for an empty one."""
     if not text:
         return None
@@ -119,10 +120,10 @@ def build_sliders(texts: LimitTexts, ranges: LimitRanges, dollars_per_hour: floa
     rate, delay = ranges.bits_per_second, ranges.delay_seconds
     measured_rate = "not known: time several workers, with a column gradient_bytes"
     if rate and rate.measured:
-        measured_rate = f"Mbit/s of the slowest links; measured: {rate.measured / 1e6:,.3g}"
+        measured_rate = f"Mbit/s of the slowest links; measured: {format_significant(rate.measured / 1e6)}"
     measured_delay = "not known: time one more number of workers"
     if delay and delay.measured:
-        measured_delay = f"ms a message on the slowest links; measured: {delay.measured * 1000:,.3g}"
+        measured_delay = f"ms a message on the slowest links; measured: {format_significant(delay.measured * 1000)}"
     one_node = ranges.nodes[-1:] in ((), (1,))
     budget = ranges.budget_dollars(dollars_per_hour)
     return [
