@@ -9,7 +9,7 @@ Every method answers with the JSON of its endpoint as plain dictionaries and lis
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -36,7 +36,7 @@ class EquipoiseClient:
 
     def request(self, method: str, path: str, payload: Any = None, query: Mapping[str, Any] | None = None) -> Any:
         """Send a request to an endpoint below /api and return the JSON of its answer."""
-        address = f"/api/{path}" + (f"?{urlencode(query)}" if query else "")
+        address = f"/api/{path}" + (f"?{urlencode(query, doseq=True)}" if query else "")
         connect = HTTPSConnection if self.parts.scheme == "https" else HTTPConnection
         connection = connect(str(self.parts.hostname), self.parts.port, timeout=TIMEOUT_SECONDS)
         headers = {"content-type": "application/json", "accept": "application/json"}
@@ -102,6 +102,42 @@ class EquipoiseClient:
         """Return how many nodes and slots the cluster has, and how many are busy."""
         cluster: JsonObject = self.request("GET", "cluster")
         return cluster
+
+    def list_experiments(
+        self, terms: str = "", sort: str = "-modified", offset: int = 0, limit: int = 50
+    ) -> JsonObject:
+        """Return experiments that meet terms such as `lr>0.05 workload=digits`, and how many there are."""
+        query = {"filter": terms, "sort": sort, "offset": offset, "limit": limit}
+        experiments: JsonObject = self.request("GET", "experiments", query=query)
+        return experiments
+
+    def get_experiment(self, path: str) -> JsonObject:
+        """Return one experiment, or the record of a trial, by its path below the results."""
+        experiment: JsonObject = self.request("GET", f"experiments/{quote(path)}")
+        return experiment
+
+    def compare_experiments(self, paths: Sequence[str]) -> JsonObject:
+        """Return settings and results of two to six experiments side by side."""
+        comparison: JsonObject = self.request("GET", "comparison", query={"path": [*paths]})
+        return comparison
+
+    def get_notes(self, path: str) -> JsonObject:
+        """Return the notes and tags of an experiment."""
+        notes: JsonObject = self.request("GET", f"notes/{quote(path)}")
+        return notes
+
+    def write_note(
+        self, path: str, text: str = "", add_tags: Sequence[str] = (), remove_tags: Sequence[str] = ()
+    ) -> JsonObject:
+        """Write a note to an experiment, set and remove tags, and return all of them."""
+        body = {"text": text, "add_tags": [*add_tags], "remove_tags": [*remove_tags]}
+        notes: JsonObject = self.request("POST", f"notes/{quote(path)}", body)
+        return notes
+
+    def get_plan(self, path: str, **limits: str) -> JsonObject:
+        """Return the plan of a sweep within limits, in the words of the command: deadline="15m", price="3usd"."""
+        plan: JsonObject = self.request("GET", f"plan/{quote(path)}", query=limits)
+        return plan
 
     def list_bundles(self) -> list[JsonObject]:
         """Return the bundles below the results folder, the latest published first."""

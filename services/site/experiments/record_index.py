@@ -62,8 +62,12 @@ class RecordIndex:
         """Return the connection of this thread."""
         connection: sqlite3.Connection | None = getattr(self._connections, "connection", None)
         if connection is None:
-            connection = self._connections.connection = open_index(self.state_folder)
+            connection = self._connections.connection = self.open_connection()
         return connection
+
+    def open_connection(self) -> sqlite3.Connection:
+        """Open a connection that the caller closes."""
+        return open_index(self.state_folder)
 
     def update_now(self) -> None:
         """Look at all folders now, in this thread; the first time also at files that were changed in place."""
