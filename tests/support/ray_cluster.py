@@ -17,6 +17,7 @@ from jobs.cluster.private_ray import PrivateRay, start_private_ray
 from jobs.cluster.processes import find_process_tree
 
 ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 600  # for each wait: a few seconds of training may take minutes on a machine with other work
 
 
 @dataclass
@@ -27,7 +28,9 @@ class Cluster(PrivateRay):
         """Start a command in `cwd`, by default the root of the project."""
         return super().start_command(*command, log=log, cwd=cwd or ROOT)
 
-    def run(self, *arguments: str, timeout: float = 180, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, timeout: float = PATIENCE_SECONDS, cwd: Path = ROOT
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end and return its exit status and output."""
         process = self.start(*arguments, cwd=cwd)
         out, err = process.communicate(timeout=timeout)
