@@ -17,7 +17,7 @@ from equipoise.training.loop import Training
 from equipoise.workloads import load_workload
 from jobs.cluster.processes import find_free_ports, wait_until
 from tests.support.bundles import publish_run, train_short_run, train_table, write_run_folder
-from tests.support.ray_cluster import list_descendants
+from tests.support.ray_cluster import PATIENCE_SECONDS, list_descendants
 from tests.support.shared_folders import make_once
 from tests.support.tables import friedman_table, mixed_table
 from tests.support.webhook import start_webhook
@@ -185,7 +185,7 @@ def start_mixed_service(cluster, kind_bundles, webhook_port, folder):
         except OSError:
             return False
 
-    wait_until(is_ready, 120)
+    wait_until(is_ready, PATIENCE_SECONDS)
     yield service
     cluster.shut_down_serve()
 
@@ -209,11 +209,11 @@ def start_service(cluster, bundles, log, *extra_arguments):
             connection.close()
 
     try:
-        wait_until(is_ready, 120)
+        wait_until(is_ready, PATIENCE_SECONDS)
     except TimeoutError:
         raise AssertionError(log.read_text()) from None
     (replica_pid,) = [pid for pid, command in list_descendants(cluster.head_pid).items() if "ServeReplica" in command]
     yield Service(port, bundles[0], replica_pid, bundles[-1], log)
     cluster.shut_down_serve()
     process.terminate()
-    process.wait(timeout=60)
+    process.wait(timeout=PATIENCE_SECONDS)

@@ -50,7 +50,7 @@ class Cluster(PrivateRay):
 
     def _send_to_serve(self, method: str, body: bytes | None = None) -> None:
         address = urlsplit(self.environment["RAY_API_SERVER_ADDRESS"])
-        connection = HTTPConnection(str(address.hostname), address.port, timeout=60)
+        connection = HTTPConnection(str(address.hostname), address.port, timeout=PATIENCE_SECONDS)
         connection.request(method, "/api/serve/applications/", body, {"Content-Type": "application/json"})
         reply = connection.getresponse()
         assert reply.status == 200, reply.read()
