@@ -13,6 +13,7 @@ from PIL import Image
 
 from equipoise.captures.store import CaptureStore
 from services.http.server import HttpServer
+from services.labelling.capture_page import build_capture_page
 from services.limits import Limits
 from services.monitoring.capture_sampler import CaptureSampler
 from services.monitoring.drift_observer import DriftObserver
@@ -50,8 +51,10 @@ class DetectorService:
 
 
 @contextmanager
-def start_detector_service(bundle: Path, folder: Path) -> Iterator[DetectorService]:
-    """Start a service in this process that watches its requests and keeps some in `folder`."""
+def start_detector_service(
+    bundle: Path, folder: Path, label_dir: Path | None = None, api_keys: tuple[str, ...] = ()
+) -> Iterator[DetectorService]:
+    """Start a service in this process that watches its requests and keeps some in `folder`, to be labelled on a page."""
     store, metrics, monitor = CaptureStore(str(folder / "captures")), Metrics(), LocalMonitor(folder / "drift")
     observer = DriftObserver(metrics, monitor, 1.0, CaptureSampler(store, usual_seconds=0.0))
     http_server = HttpServer("127.0.0.1", 0)
@@ -59,7 +62,9 @@ def start_detector_service(bundle: Path, folder: Path) -> Iterator[DetectorServi
     def create_application(loop: Any) -> HttpApplication:
         registry = ModelRegistry(Limits(), loop, observer)
         registry.apply_specs({"squares": ModelSpec(bundle=str(bundle))})
-        return HttpApplication(registry, Limits(), metrics, capture_store=store)
+        bundles = [model.current.bundle for model in registry.models.values()]
+        label_page = build_capture_page(store.location, str(label_dir), bundles, api_keys) if label_dir else None
+        return HttpApplication(registry, Limits(), metrics, api_keys, capture_store=store, label_page=label_page)
 
     application = http_server.start(create_application)
     yield DetectorService(http_server.socket.getsockname()[1], observer, monitor, store)

@@ -1,8 +1,4 @@
-"""Whether two engines find the same boxes: rounding moves a box by a fraction of a pixel, and may swap equal scores.
-
-It may also make a peak of one of two neighbours that are equal, and so insert a box among those with low scores: these
-are not compared.
-"""
+"""Whether two engines find the same boxes: rounding moves a box by a fraction of a pixel, and may swap equal scores."""
 
 from collections.abc import Sequence
 
@@ -17,19 +13,16 @@ MAX_SCORE_DIFFERENCE = 1e-3
 
 
 def compare_boxes(expected: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[float, bool]:
-    """Return the largest relative error of scores that count and of features, and whether the boxes are the same.
+    """Return the largest relative error of scores and features, and whether the boxes are the same.
 
-    Both sequences hold scores (images, boxes) from high to low, boxes (images, boxes, 4), labels and features.
+    Both sequences hold scores (images, boxes) from high to low, boxes (images, boxes, 4), labels and features. Low scores
+    count as equal: where rounding decides which of two is a peak, those behind it take another place.
     """
-    error = measure_relative_error(drop_noise(outputs[0]), drop_noise(expected[0]))
+    scores = (part[0].clamp(min=MIN_COMPARED_SCORE) for part in (outputs, expected))
+    error = measure_relative_error(*scores)
     if not is_repeated(expected):
         error = max(error, measure_relative_error(outputs[-1], expected[-1]))
     return error, error <= MAX_RELATIVE_ERROR and boxes_agree(expected, outputs) and boxes_agree(outputs, expected)
-
-
-def drop_noise(scores: Tensor) -> Tensor:
-    """Return scores with 0 in place of those that are noise."""
-    return torch.where(scores >= MIN_COMPARED_SCORE, scores, 0.0)
 
 
 def is_repeated(outputs: Sequence[Tensor]) -> bool:
