@@ -19,6 +19,7 @@ from dashboards.page import (
 )
 from dashboards.panels.drift import CaptionedImages, build_drift_sections
 from dashboards.panels.exchanges.exchange_section import build_exchange_section
+from dashboards.panels.experiments.search_section import build_search_section
 from dashboards.panels.recipes.recipe_section import build_recipe_section
 from dashboards.panels.scaling import build_scaling_panels, describe_bottleneck
 from dashboards.panels.sharding.pipeline_timeline import build_timeline_panels
@@ -89,6 +90,9 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
             parts=[*confirmation_tables(plan), *warning_notes(plan), *plan_fact_lists(plan)],
         )
     ]
+    if sweep.search:
+        search = build_search_section(sweep.search, sweep.unfinished_trials, sweep.is_finished)
+        sections.insert(len(sections) if sweep.is_finished else 0, search)
     if section := build_exchange_section(plan):
         sections.append(section)
     if sweep.recipes:

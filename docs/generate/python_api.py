@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from docs.generate.fields import REQUIRED, list_fields
 from docs.generate.markdown import (
     MISSING,
     build_page,
@@ -18,6 +17,7 @@ from docs.generate.markdown import (
     mark_code,
     start_sentence,
 )
+from jobs.command_options.class_fields import REQUIRED, list_fields
 
 PUBLIC_NAMES = {
     "TrainConfig": "equipoise.config",

@@ -8,8 +8,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from docs.generate.fields import REQUIRED, format_default, format_type, list_fields, read_attribute_docs
+from docs.generate.fields import format_default, format_type
 from docs.generate.markdown import MISSING, build_page, format_code, format_fence, format_table, start_sentence
+from jobs.command_options.class_fields import REQUIRED, list_fields, read_attribute_docs
 from services.app import AppSettings
 from services.limits import Limits
 from services.pages import PagesSettings

@@ -8,6 +8,7 @@ Exchanges timed without training, of fewer bytes than the gradient has, do.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -69,17 +70,28 @@ class StepTimeFit:
 
         Rows scatter less about the truth than fits do.
         """
-        medians = self.rows.groupby(["nodes", "workers", "batch"]).seconds.median()
-        measured = medians.reindex(pd.MultiIndex.from_arrays(settings)).to_numpy(float)
+        points = zip(*(np.asarray(values, float).tolist() for values in settings), strict=True)
+        measured = np.array([self._median_seconds.get(point, np.nan) for point in points])
         fitted = self.fitted_seconds(settings)
         return np.asarray(
             np.where(np.isnan(measured), fitted, measured**MEASUREMENT_WEIGHT * fitted ** (1 - MEASUREMENT_WEIGHT))
         )
 
+    @cached_property
+    def _median_seconds(self) -> dict[tuple[float, ...], float]:
+        """Median seconds of each measured setting."""
+        medians = self.rows.groupby(["nodes", "workers", "batch"]).seconds.median()
+        return {tuple(map(float, point)): float(value) for point, value in medians.items()}  # type: ignore[arg-type]
+
+    @cached_property
+    def _draws_by_name(self) -> dict[str, FloatArray]:
+        """Values of each parameter in all bootstrap draws, as a column."""
+        return {name: np.array([[draw[name]] for draw in self.parameter_draws]) for name in self.parameter_draws[0]}
+
     def sample_seconds(self, settings: StepSettings) -> FloatArray:
         """Return the seconds per step in each bootstrap draw, one row per draw, with the scatter of single rows."""
         rng = np.random.default_rng(0)
-        fitted = np.array([step_seconds(self.form, draw, settings) for draw in self.parameter_draws])
+        fitted = step_seconds(self.form, self._draws_by_name, settings)
         fitted = self._wait_for_batches(fitted, settings)
         return np.asarray(fitted * np.exp(rng.choice(self.residuals, fitted.shape)))
 
@@ -88,13 +100,22 @@ class StepTimeFit:
         if not self.form.has_batch_term and batch not in set(self.rows.batch):
             return "rows of a second batch per worker"
         if workers == 1:
-            return None if (self.rows.workers == 1).any() or self.is_compute_identified() else "rows of one worker"
-        ring_sizes = set(self.rows.workers[(self.rows.nodes > 1) == (nodes > 1)]) - {1}
+            return None if self._has_single_worker or self.is_compute_identified() else "rows of one worker"
+        ring_sizes = self._ring_sizes[nodes > 1]
         where = "on several nodes" if nodes > 1 else "within one node"
         if not ring_sizes:
             return f"rows of several workers {where}"
         has_alpha = len(self.form.between_terms if nodes > 1 else self.form.local_terms) > 1
         return None if has_alpha or workers in ring_sizes else f"rows of another number of workers {where}"
+
+    @cached_property
+    def _ring_sizes(self) -> dict[bool, set[int]]:
+        """Numbers of several workers that were timed, by whether they ran on several nodes."""
+        return {several: set(self.rows.workers[(self.rows.nodes > 1) == several]) - {1} for several in (False, True)}
+
+    @cached_property
+    def _has_single_worker(self) -> bool:
+        return bool((self.rows.workers == 1).any())
 
     def is_compute_identified(self) -> bool:
         """Return whether the fit separates computing from the exchange even if no row has one worker."""

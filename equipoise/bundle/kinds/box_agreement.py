@@ -16,10 +16,9 @@ def compare_boxes(expected: Sequence[Tensor], outputs: Sequence[Tensor]) -> tupl
     """Return the largest relative error of scores and features, and whether the boxes are the same.
 
     Both sequences hold scores (images, boxes) from high to low, boxes (images, boxes, 4), labels and features. Low scores
-    count as equal: where rounding decides which of two is a peak, those behind it take another place.
+    count as equal.
     """
-    scores = (part[0].clamp(min=MIN_COMPARED_SCORE) for part in (outputs, expected))
-    error = measure_relative_error(*scores)
+    error = measure_relative_error(*(part[0].clamp(min=MIN_COMPARED_SCORE) for part in (outputs, expected)))
     if not is_repeated(expected):
         error = max(error, measure_relative_error(outputs[-1], expected[-1]))
     return error, error <= MAX_RELATIVE_ERROR and boxes_agree(expected, outputs) and boxes_agree(outputs, expected)

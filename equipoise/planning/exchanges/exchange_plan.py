@@ -13,9 +13,8 @@ import pandas as pd
 
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number
-from equipoise.planning.build_document import PlanRequest, build_plan_document, fit_step_times
+from equipoise.planning.build_document import PlanRequest, build_plan_document, fit_runs, fit_step_times
 from equipoise.planning.document import PlanDocument
-from equipoise.planning.examples_to_target import fit_examples_curve
 from equipoise.planning.exchange_choice.table_verdicts import (
     ExchangeCandidate,
     add_exchange_verdicts,
@@ -141,7 +140,7 @@ def plan_each_exchange(
             steps = selected.system if workers is None else selected.system[selected.system.workers == workers]
             if len(steps) and len(runs):
                 part = replace(selected, system=steps, statistical=runs)
-                step_fit, curve = fit_step_times(part), fit_examples_curve(runs)
+                step_fit, curve = fit_step_times(part), fit_runs(part, runs)
                 document = set_momentum(build_plan_document(part, step_fit, curve), read_momentum(runs))
                 rated = predictor.rows[predictor.rows.exchange == name].bits_per_second
                 is_measured = rate is None or bool((rated == rate).any())

@@ -47,7 +47,9 @@ def find_with_ssd(detector: Any, default_boxes: Tensor, pictures: Tensor) -> Ten
     corners = corners.gather(1, best[..., None].expand(-1, -1, 4))
     corners = corners * corners.new_tensor([pictures.shape[3] / width, pictures.shape[2] / height] * 2)
     sides = corners[..., 2:] - corners[..., :2]
-    found = torch.cat([corners[..., :2], sides, scores[..., None], labels.gather(1, best)[..., None].to(sides.dtype)], 2)
+    found = torch.cat(
+        [corners[..., :2], sides, scores[..., None], labels.gather(1, best)[..., None].to(sides.dtype)], 2
+    )
     unused = found.new_tensor([0.0, 0.0, 0.0, 0.0, 0.0, -1.0])
     return torch.where((scores > 0)[..., None], found, unused)
 
@@ -59,4 +61,3 @@ def decode_corners(codes: Tensor, boxes: Tensor, box_coder: Any) -> Tensor:
     middle = boxes[..., :2] + sides / 2 + scaled[..., :2] * sides
     half = scaled[..., 2:].clamp(max=box_coder.bbox_xform_clip).exp() * sides / 2
     return torch.cat([middle - half, middle + half], -1)
-
