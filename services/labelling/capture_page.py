@@ -6,9 +6,8 @@ from pathlib import Path
 from equipoise.bundle.kinds.base_bundle import Bundle
 from equipoise.drift.features.statistic_schema import KINDS_OF_IMAGES
 from equipoise.errors import EquipoiseError
-from equipoise.labels.store import LabelStore
 from services.labelling.application import LabellingApplication
-from services.labelling.session import LabelSession
+from services.labelling.capture_session import open_capture_session
 
 
 def build_capture_page(
@@ -17,11 +16,8 @@ def build_capture_page(
     """Build the page, which takes the keys of the service; the first model of images says what its labels are."""
     require_images({bundle.kind for bundle in bundles})
     bundle = next(bundle for bundle in bundles if bundle.kind in KINDS_OF_IMAGES)
-    kind, store = "boxes" if bundle.kind == "boxes" else "class", LabelStore(Path(label_dir))
-    store.add_classes(kind, bundle.classes)
-    session = LabelSession(
-        images=Path(capture_dir), store=store, kind=kind, adds_guessed_classes=False, takes_pictures=False
-    )
+    kind = "boxes" if bundle.kind == "boxes" else "class"
+    session = open_capture_session(Path(capture_dir), Path(label_dir), kind, bundle.classes)
     return LabellingApplication(session, api_keys)
 
 

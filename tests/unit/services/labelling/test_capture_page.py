@@ -49,7 +49,10 @@ def post(service, path, body, **headers):
 def test_captures_since_an_alarm_are_labelled_first(service, bundle, tmp_path):
     names = [post(service, "next", {"holder": person, "skip": []})[1]["document"] for person in ("anna", "ben")]
     assert all(opened["picture"].startswith("drift-") for opened in names)
-    (opened, _) = names
+    (opened, other) = names
+    assert opened["guess"]["boxes"] and opened["picture"].split("-")[1] > other["picture"].split("-")[1]
+    third = post(service, "next", {"holder": "cem", "skip": []})[1]["document"]
+    assert third["picture"].startswith("usual-")
     assert (opened["width"], opened["height"]) == (48, 48)
     box = {"label": "blue", "x": 1, "y": 2, "width": 8, "height": 8}
     size = {name: opened[name] for name in ("picture", "width", "height")}
