@@ -70,7 +70,9 @@ def main() -> None:
         for number in range(0 if arguments.only else CLEAN_STREAMS):
             alarm = watch_stream(bundle, render_stream(number * CLEAN_IMAGES, CLEAN_IMAGES))
             print(f"clean stream {number}: {CLEAN_IMAGES} pictures, {alarm or 'no alarm'}", flush=True)
-        print("\n| change | alarms | right cause at once | at the end | pictures until the alarm: median, most | causes |")
+        print(
+            "\n| change | alarms | right cause at once | at the end | pictures until the alarm: median, most | causes |"
+        )
         print("|---|--:|--:|--:|--:|---|")
         for place, (change, (scene, cause)) in enumerate(CHANGES.items(), 1):
             if arguments.only and arguments.only not in change:

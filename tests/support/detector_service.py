@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
+from torch import Tensor
 
+from equipoise.bundle.kinds.boxes_bundle import BoxesBundle
+from equipoise.captures.capture import CapturedRequest
 from equipoise.captures.store import CaptureStore
 from services.http.server import HttpServer
 from services.labelling.capture_page import build_capture_page
@@ -70,6 +73,25 @@ def start_detector_service(
     yield DetectorService(http_server.socket.getsockname()[1], observer, monitor, store)
     http_server.close(CLOSE_SECONDS)
     application.model_registry.apply_specs({})
+
+
+def keep_pictures(bundle: BoxesBundle, folder: Path, pictures: Tensor, pools: Sequence[str]) -> None:
+    """Keep pictures in the captures of a service that starts in `folder`, as its detector would answer them."""
+    store = CaptureStore(str(folder / "captures"), seed=0)
+    for picture, pool in zip(pictures, pools, strict=True):
+        encoded = encode_picture(picture.permute(1, 2, 0).numpy())
+        (boxes,) = bundle.find_boxes([encoded])
+        request = CapturedRequest(
+            picture=picture,
+            model=bundle.name,
+            version=bundle.manifest.version,
+            label=bundle.classes[0],
+            scores=dict.fromkeys(bundle.classes, 0.5),
+            pool=pool,
+            encoded=encoded,
+            boxes=tuple(boxes),
+        )
+        assert store.offer(request)
 
 
 def encode_picture(pixels: Any, kind: str = "PNG", **options: Any) -> bytes:

@@ -6,35 +6,27 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from equipoise.bundle.bundle import load_bundle
-from equipoise.captures.capture import CapturedRequest
-from equipoise.captures.store import CaptureStore
 from equipoise.labels.store import LabelStore
 from services.labelling.capture_page import build_capture_page, require_images
 from services.settings import ReplicaSettings
-from tests.support.detector_service import encode_picture, start_detector_service
+from tests.support.detector_service import keep_pictures, start_detector_service
 from tests.support.errors import raises_code
-from tests.support.square_detector import draw_squares, publish_squares
+from tests.support.square_detector import draw_squares
 
 PICTURES = draw_squares(4, 55)[0]
 KEY = "a-key-of-thirty-two-characters-.."
 PASSWORD = "Basic " + base64.b64encode(f":{KEY}".encode()).decode()
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    return load_bundle(publish_squares(tmp_path_factory.mktemp("squares")))
+@pytest.fixture
+def bundle(squares_bundle):
+    return squares_bundle
 
 
 @pytest.fixture
 def service(bundle, tmp_path):
     """Service that requires a key and has kept three requests: one of usual times, two since an alarm."""
-    store = CaptureStore(str(tmp_path / "captures"), seed=0)
-    for picture, pool in zip(PICTURES, ("usual", "drift", "drift"), strict=False):
-        (boxes,) = bundle.find_boxes([encode_picture(picture.permute(1, 2, 0).numpy())])
-        scores = dict.fromkeys(bundle.classes, 0.5)
-        fields = {"model": bundle.name, "version": "1", "label": "red", "scores": scores, "pool": pool}
-        assert store.offer(CapturedRequest(picture=picture, boxes=tuple(boxes), **fields))
+    keep_pictures(bundle, tmp_path, PICTURES[:3], ("usual", "drift", "drift"))
     with start_detector_service(bundle.folder, tmp_path, tmp_path / "labels", (KEY,)) as started:
         yield started
 
