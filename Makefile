@@ -108,10 +108,11 @@ $(BIN)/python:
 	.venv/moto/bin/python -m pip install --quiet 'moto[server]==5.2.5'
 	touch $@
 
-# a browser, and axe-core for accessibility checks; tests that need them are skipped where they are missing
+# a browser, axe-core for accessibility checks, and onnxruntime-web for pages that run a model; tests that need them are
+# skipped where they are missing
 .venv/browser/ready: | $(BIN)/python
 	command -v chromium > /dev/null || apt-get install --yes --no-install-recommends chromium > /dev/null || echo 'chromium is not available: browser tests will be skipped'
-	npm install --silent --prefix .venv/browser axe-core@4.14.1 || echo 'npm is not available: axe-core checks will be skipped'
+	npm install --silent --prefix .venv/browser axe-core@4.14.1 onnxruntime-web@1.30.0 || echo 'npm is not available: checks with axe-core and pages that run a model will be skipped'
 	touch $@
 
 # frameworks whose trainers are observed; torch, pytest and the rest are the project's own
