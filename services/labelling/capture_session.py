@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from equipoise.captures.store import CaptureStore
-from equipoise.labels.capture_queue import CaptureLabelStore, CaptureQueue, read_capture_guess
+from equipoise.labels.capture_queue import CaptureLabelStore, CaptureQueue
+from equipoise.labels.captured_guesses import CapturedGuesser
 from equipoise.labels.queue import LabelQueue
 from services.labelling.session import LabelSession
 
@@ -26,7 +27,7 @@ def open_capture_session(captures: Path, labels: Path, kind: str, classes: Seque
         images=captures,
         store=store,
         kind=kind,
-        guesser=read_capture_guess,
+        guesser=CapturedGuesser(),
         adds_guessed_classes=False,
         takes_pictures=False,
     )

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
@@ -70,9 +70,12 @@ class JobPages:
         """Answer GET /new/COMMAND: its form, filled with the values of the query."""
         form = await load_form(request)
         values = {name: text for name, text in request.query_params.items() if name in list_names(form)}
+        is_empty = not values
         if "out" not in values:
             values = {"out": await asyncio.to_thread(self.propose_name, form.command), **values}
         state = await asyncio.to_thread(self.build_state, form, values)
+        if is_empty:  # nobody has made a mistake yet
+            state = replace(state, problem="")
         return self.render_form(request, state, 200)
 
     async def post_preview(self, request: Request) -> Response:
@@ -111,6 +114,8 @@ class JobPages:
     async def get_job_now(self, request: Request) -> Response:
         """Answer GET /jobs/ID/now: the part of a job's page that changes."""
         job, _ = await asyncio.to_thread(self.load_job, request.path_params["id"])
+        if request.query_params.get("version") == job.version:
+            return Response(status_code=204)  # the page stays as it is, and its log where it was scrolled to
         return self.site.renderer.render_page(request, "job_now.html", job=job)
 
     async def post_stop(self, request: Request) -> Response:

@@ -97,7 +97,9 @@ class DeploymentActions:
         """Answer POST /models/NAME/adapt: start the adaptation as a job."""
         form = await request.form()
         body = decode_form(AdaptBody, form, numbers=("epochs", "workers"), switches=("accept_blur",))
-        return await self._change(request, self.desk.adaptations.start_adaptation, body, anchor="#adaptation")
+        return await self._change(
+            request, self.desk.adaptations.start_adaptation, body, request.state.viewer.name, anchor="#adaptation"
+        )
 
     async def post_dismiss(self, request: Request) -> Response:
         """Answer POST /models/NAME/dismiss: forget the adapted model, whose bundle stays."""

@@ -120,7 +120,7 @@ class ModelApi:
     async def post_adapt(self, request: Request) -> Response:
         """Answer POST /api/deployments/NAME/adapt."""
         body = await read_typed_body(request, AdaptBody)
-        return await self._change(request, self.desk.adaptations.start_adaptation, body)
+        return await self._change(request, self.desk.adaptations.start_adaptation, body, request.state.viewer.name)
 
     async def delete_adaptation(self, request: Request) -> Response:
         """Answer DELETE /api/deployments/NAME/adaptation."""

@@ -53,8 +53,7 @@ class DeploymentManager:
 
     def apply_document(self) -> None:
         """Hand the present document to Serve, as after a restart of the site or of Ray."""
-        with self.store.lock():  # an older document must not come after a newer one
-            self.serve.apply_deployments(self.store.list_deployments(), self.results)
+        self._apply(self.serve)
 
     def deploy_bundle(self, body: DeployBody) -> Deployment:
         """Start a service of a bundle."""
@@ -76,11 +75,11 @@ class DeploymentManager:
             )
             return deployment.record_change("deploy", body.bundle, time.time())
 
-        self.serve  # noqa: B018 - refuses before anything is written
+        serve = self.serve  # refuses before anything is written
         added = self.store.add_deployment(build)
         if added.requires_key:
             self._write_key(name)
-        self.apply_document()
+        self._apply(serve)
         return added
 
     def start_canary(self, name: str, bundle: str, share: float) -> Deployment:
@@ -110,8 +109,9 @@ class DeploymentManager:
 
     def undeploy(self, name: str) -> Deployment:
         """End a service; its captures, labels and drift state stay below the results folder."""
+        serve = self.serve  # refuses before anything is written
         removed = self.store.remove_deployment(name)
-        self.apply_document()
+        self._apply(serve)
         return removed
 
     def read_key(self, name: str) -> str | None:
@@ -120,9 +120,14 @@ class DeploymentManager:
             return None
         return DeploymentFolders(results=self.results, name=name).keys_file.read_text("utf-8").split()[0]
 
+    def _apply(self, serve: ServeApi) -> None:
+        with self.store.lock():  # an older document must not come after a newer one
+            serve.apply_deployments(self.store.list_deployments(), self.results)
+
     def _change(self, name: str, change: Callable[[Deployment], Deployment]) -> Deployment:
+        serve = self.serve  # refuses before anything is written
         changed = self.store.change_deployment(name, change)
-        self.apply_document()
+        self._apply(serve)
         return changed
 
     def _verify(self, bundle: str, action: str) -> Manifest:

@@ -10,10 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from equipoise.captures.store import CaptureStore
 from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.errors import EquipoiseError
-from equipoise.labels.capture_queue import list_capture_names
+from equipoise.labels.capture_queue import CaptureLabelStore, list_capture_names, picture_name
 from services.http.message_types import ComparisonReply, ModelsReply
 from services.site.models.deployments.deployment import Deployment
 from services.site.models.deployments.deployment_manager import ABSENT, DeploymentManager
@@ -99,8 +100,9 @@ class DeploymentStates:
         serve = UNREACHABLE if states is None else states.get(deployment.name, ABSENT)
         service = self._ask_service(deployment) if serve.state in ("running", "failed") or states is None else None
         folders = DeploymentFolders(results=self.manager.results, name=deployment.name)
-        names = list_capture_names(folders.captures)
-        labelled = sum(name.labelled for name in names)
+        names = {*map(picture_name, list_capture_names(folders.captures))}
+        store = CaptureLabelStore(folders.labels, CaptureStore(str(folders.captures)))
+        labelled = len(names & store.list_labelled())
         return DeploymentLook(
             deployment=deployment,
             serve=serve,
