@@ -5,7 +5,7 @@ BIN := .venv/bin
 TWO_CLUSTERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-thorough mutants test-docs test-object-store test-end-to-end test-cluster test-examples
+.PHONY: help setup demo demo-detection test test-slow test-thorough mutants test-docs test-object-store test-end-to-end test-cluster test-examples
 .PHONY: test-wheel test-frameworks lint wheel docs docs-reference bench bench-drift serve cluster
 
 help: ## list the targets with what they do
@@ -15,6 +15,9 @@ setup: .venv/ready ## install the project and what it needs into .venv
 
 demo: .venv/ready ## the whole story: find a plan, train, serve, detect a change of light, adapt
 	$(BIN)/python -m jobs.demo
+
+demo-detection: .venv/ready ## the story of a detector: train, serve, detect a change of light, draw boxes on the labelling page, adapt
+	$(BIN)/python -m jobs.demo --act detection --out runs/demo-detection
 
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, browser, Ray and HTTP tests; everything is real, nothing is mocked
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" tests/unit tests/contract tests/replay tests/browser tests/docs/test_reference.py

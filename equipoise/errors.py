@@ -65,6 +65,7 @@ ERROR_CODES = {
     "bundle-kind": "a bundle whose model takes other data, such as rows of a table where images are needed",
     "bundle-invalid": "a bundle whose manifest or program cannot be used",
     "inputs-invalid": "tensors that are not those that a bundle's program takes",
+    "runtime-unavailable": "files of onnxruntime-web that are neither on this machine nor downloadable, or are others",
     "export-failed": "a model that cannot be exported",
     "engine-unknown": "an inference engine that does not exist",
     "models-incompatible": "two models that differ in images or classes",

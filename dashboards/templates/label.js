@@ -6,7 +6,7 @@ import { Stage } from "./label_pointer.js";
 import { connectSources } from "./label_sources.js";
 
 const byId = (id) => document.getElementById(id);
-const { kind, token, session } = document.body.dataset;
+const { kind, token, csrf, session } = document.body.dataset;
 const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8a8a8a", "#F0E442"]; // Okabe and Ito's
 const RENEW_MILLISECONDS = 60_000; // well within the minutes for which a picture is lent
 const MAX_HOLDERS = 20;
@@ -38,7 +38,7 @@ class ReplyError extends Error {
 }
 
 const request = async (path, body, type = "application/json", options = {}) => {
-  const headers = { "content-type": type, ...(token ? { authorization: `Bearer ${token}` } : {}) };
+  const headers = { "content-type": type, ...(token ? { authorization: `Bearer ${token}` } : {}), ...(csrf ? { "x-csrf-token": csrf } : {}) };
   let reply;
   try {
     reply = await fetch(path, body === undefined ? { headers: {} } : { method: "POST", headers, body, ...options });

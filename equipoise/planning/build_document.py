@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from equipoise.formatting import format_number
 from equipoise.planning.document import (
     PlanDocument,
     PlanEntry,
@@ -274,8 +275,8 @@ def explain_no_plan(
             min(option.worker_seconds for option in options),
         )
         return [
-            f"no plan is within the given limits: the fastest takes {fastest:,.4g} s,"
-            f" the cheapest {cheapest:,.4g} worker-seconds"
+            f"no plan is within the given limits: the fastest takes {format_number(fastest, 4)} s,"
+            f" the cheapest {format_number(cheapest, 4)} worker-seconds"
         ]
     return []
 

@@ -23,6 +23,7 @@ COMMAND_MODULES = {
     "sweep": "jobs.sweep",
     "plan": "jobs.plan",
     "publish": "jobs.publish",
+    "export-page": "jobs.export_page",
     "check": "jobs.check",
     "captures": "jobs.captures",
     "label": "jobs.label",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+from equipoise.captures.file_listing import hold_capture
 from equipoise.errors import EquipoiseError
 from equipoise.labels.guesses import Guess
 from equipoise.labels.leases import LeaseBook
@@ -15,7 +16,7 @@ from equipoise.labels.queue import LabelQueue
 from equipoise.labels.store import LabelStore
 from equipoise.type_aliases import JsonObject
 
-Guesser = Callable[[Path], Guess]
+Guesser = Callable[[Path], Guess | None]
 MAX_GUESS_FAILURES = 3  # in a row, after which no model is asked any more
 
 logger = logging.getLogger(__name__)
@@ -38,9 +39,13 @@ class LabelSession:
 
     def __post_init__(self) -> None:
         self.leases = LeaseBook(self.store)
-        self.queue = LabelQueue(self.images, self.store, self.leases, self.guesses)
+        self.queue = self.build_queue()
         self._guess_failures = 0
         self._guess_lock = threading.Lock()
+
+    def build_queue(self) -> LabelQueue:
+        """Return the queue of the pictures."""
+        return LabelQueue(self.images, self.store, self.leases, self.guesses)
 
     def page_facts(self) -> dict[str, str]:
         """Return the kind, and an id under which a browser keeps drafts of this folder of labels and no other."""
@@ -59,8 +64,12 @@ class LabelSession:
         return {"document": self.open_picture(name, holder) if name else None, "queue": self.describe_queue(holder)}
 
     def open_picture(self, name: str, holder: str) -> JsonObject:
-        """Lease a picture, unless somebody else has it; return its size, labels and the model's guess."""
+        """Lease a picture, unless somebody else has it; return its size, labels and the model's guess.
+
+        The captures of a service make room for others: one that somebody has opened stays.
+        """
         copy = self.queue.page_copy(name)
+        hold_capture(self.queue.require_picture(name))
         is_taken = not self.leases.take_picture(name, holder)
         labels = self.store.read_labels(name)
         guess = None if labels else self.find_guess(name)
@@ -90,7 +99,8 @@ class LabelSession:
                 logger.warning("no first guess for %s: %s", name, error)
                 return None
             self._guess_failures = 0
-            self.guesses[name] = guess
+            if guess is not None:
+                self.guesses[name] = guess
         return guess
 
     def guess_ahead(self, is_stopped: Callable[[], bool]) -> None:

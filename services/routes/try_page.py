@@ -1,14 +1,12 @@
 """Page on which a person tries a model of images: a picture from a file or the camera, with the answer drawn on it."""
 
-import json
 from functools import cache
-from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-import dashboards
+from dashboards.page import load_templates
 from equipoise.drift.features.statistic_schema import KINDS_OF_IMAGES
 from services.serving.models import ModelRegistry
 
@@ -40,6 +38,5 @@ class TryPageRoutes:
 @cache
 def render_try_page(model_names: tuple[str, ...], requires_key: bool) -> str:
     """Return the page for models of images by these names."""
-    template = Path(dashboards.__file__).with_name("templates").joinpath("try.html").read_text(encoding="utf-8")
-    names = json.dumps(model_names).replace("<", "\\u003c")  # a name must not end the script
-    return template.replace("MODELS", names, 1).replace("NEEDS_KEY", json.dumps(requires_key), 1)
+    template = load_templates().get_template("try.html")
+    return template.render(model_names=list(model_names), requires_key=requires_key)

@@ -15,7 +15,9 @@ from services.site.experiments.experiments_part import ExperimentsPart
 from services.site.failures import FailureHandlers
 from services.site.home_page import HomePage
 from services.site.jobs_on_ray.jobs_part import JobsPart
+from services.site.labels.labels_part import LabelsPart
 from services.site.login_page import LoginPages
+from services.site.models.models_part import ModelsPart
 from services.site.rendering import PageRenderer, get_site_asset
 from services.site.sessions import SessionSigner, load_secret
 from services.site.settings import SiteSettings
@@ -63,4 +65,4 @@ class SiteApplication:
 
 def list_part_builders() -> list[PartBuilder]:
     """Return the builders of all parts of the site, in the order in which the home page shows them."""
-    return [JobsPart, ExperimentsPart]
+    return [JobsPart, ExperimentsPart, ModelsPart, LabelsPart]

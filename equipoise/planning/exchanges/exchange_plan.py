@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import format_number
 from equipoise.planning.build_document import PlanRequest, build_plan_document, fit_runs, fit_step_times
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.exchange_choice.table_verdicts import (
@@ -262,7 +263,7 @@ def add_reasons(
         return document
     others = [candidate for candidate in candidates if candidate.name != chosen.name and candidate.document.plan]
     times = [
-        f"{candidate.name or EXACT_TEXT} {plan.seconds.value:,.3g} s"
+        f"{candidate.name or EXACT_TEXT} {format_number(plan.seconds.value)} s"
         for candidate in others
         if (plan := candidate.document.plan)
     ]

@@ -30,8 +30,8 @@ STATUS_BY_RAY = {
     "FAILED": "failed",
     "STOPPED": "stopped",
 }
-FINISHED_STATUSES = {"check": (3, 4)}
-"""exit statuses beside 0 with which a command has done its work, such as a check that found drift"""
+FINISHED_STATUSES = {"check": (3, 4), "adapt": (3, 4)}
+"""exit statuses beside 0 with which a command has done its work, such as a check that found drift or a gate"""
 STOPPED_EXIT_STATUS = 143
 MAX_LOG_LINES = 400
 STORE_FILE, LOG_FOLDER = "jobs.sqlite", "logs"
