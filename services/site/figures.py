@@ -39,7 +39,7 @@ def format_figure_data(panel: Panel) -> Markup:
 
 def figure_routes() -> list[SiteRoute]:
     """Return the route of plotly.js."""
-    return [page_route(PLOTLY_PATH, get_plotly, role=None)]
+    return [page_route(PLOTLY_PATH, get_plotly)]
 
 
 async def get_plotly(request: Request) -> Response:
