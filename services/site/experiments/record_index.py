@@ -91,21 +91,27 @@ class RecordIndex:
         self.version += 1
 
     def _keep_up_to_date(self) -> None:
+        """Scan, again and again: shortly when woken, and all folders now and then."""
         scan, next_full = self._create_scan(), 0.0
         while not self._stop.is_set():
-            started_at, started_cpu = time.monotonic(), time.thread_time()
+            started_cpu, is_full = time.thread_time(), time.monotonic() >= next_full
             try:
-                if started_at >= next_full:
-                    scan.scan_all(check_files=not self.is_complete, should_stop=self._stop.is_set)
-                    pause = max(FULL_SCAN_SECONDS, IDLE_FACTOR * (time.thread_time() - started_cpu))
-                    next_full = time.monotonic() + pause
-                    if not self.is_complete:
-                        self.is_complete = True
-                        self._note_change()
-                else:
-                    scan.scan_recent(self._stop.is_set)
+                self._scan_folders(scan, is_full)
             except (OSError, sqlite3.Error):
                 logger.exception("cannot update the index of experiments")
-            self._stop.wait(RECENT_SCAN_SECONDS)
+            pause = IDLE_FACTOR * (time.thread_time() - started_cpu)
+            if is_full:
+                next_full, pause = time.monotonic() + max(FULL_SCAN_SECONDS, pause), 0.0
+            self._stop.wait(max(RECENT_SCAN_SECONDS, pause))
             self._wake.wait(max(0.0, next_full - time.monotonic()))
             self._wake.clear()
+
+    def _scan_folders(self, scan: FolderScan, is_full: bool) -> None:
+        """Look at all folders, or at those that changed lately; the first look compares files, too."""
+        if not is_full:
+            scan.scan_recent(self._stop.is_set)
+            return
+        scan.scan_all(check_files=not self.is_complete, should_stop=self._stop.is_set)
+        if not self.is_complete:
+            self.is_complete = True
+            self._note_change()
