@@ -15,7 +15,7 @@ from services.site.experiments.folder_scan import FolderScan
 from services.site.experiments.index_database import INDEX_FILE, WRITER_CACHE_KIBIBYTES, connect_index, open_index
 
 RECENT_SCAN_SECONDS = 2.0  # between two short scans while somebody looks
-FULL_SCAN_SECONDS = 60.0  # between two scans of all folders, at least
+FULL_SCAN_SECONDS, MAX_PAUSE_SECONDS = 60.0, 300.0  # between two scans of all folders, at least and at most
 IDLE_FACTOR = 200  # pause after a scan of all folders, in multiples of its processor time
 THREAD_STOP_SECONDS = 5.0
 
@@ -99,7 +99,7 @@ class RecordIndex:
                 self._scan_folders(scan, is_full)
             except (OSError, sqlite3.Error):
                 logger.exception("cannot update the index of experiments")
-            pause = IDLE_FACTOR * (time.thread_time() - started_cpu)
+            pause = min(IDLE_FACTOR * (time.thread_time() - started_cpu), MAX_PAUSE_SECONDS)
             if is_full:
                 next_full, pause = time.monotonic() + max(FULL_SCAN_SECONDS, pause), 0.0
             self._stop.wait(max(RECENT_SCAN_SECONDS, pause))
