@@ -25,7 +25,7 @@ from services.site.models.deployments.service_traffic import TrafficWindow
 
 CACHE_SECONDS = 2.0
 UNREACHABLE = ServeState(state="absent", message="cannot reach Ray Serve; start the site again with equipoise up")
-ReplyT = TypeVar("ReplyT")
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ class DeploymentStates:
         )
 
 
-def answer_or_none(call: Callable[[], ReplyT]) -> ReplyT | None:
+def answer_or_none(call: Callable[[], AnswerT]) -> AnswerT | None:
     """Return the answer of a service, or None if it does not answer: the page shows what it has."""
     with suppress(EquipoiseError):
         return call()
