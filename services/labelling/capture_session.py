@@ -24,5 +24,10 @@ def open_capture_session(captures: Path, labels: Path, kind: str, classes: Seque
     store = CaptureLabelStore(labels, CaptureStore(str(captures)))
     store.add_classes(kind, classes)
     return CaptureLabelSession(
-        images=captures, store=store, kind=kind, guesser=CapturedGuesser(), adds_guessed_classes=False
+        images=captures,
+        store=store,
+        kind=kind,
+        guesser=CapturedGuesser(),
+        adds_guessed_classes=False,
+        takes_pictures=False,
     )

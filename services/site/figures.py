@@ -43,7 +43,7 @@ def figure_routes() -> list[SiteRoute]:
 
 
 async def get_plotly(request: Request) -> Response:
-    """Answer GET /figures/plotly-VERSION.js."""
+    """Answer GET /figures/plotly-VERSION.js: the library that draws figures."""
     headers = {"cache-control": f"private, max-age={CACHE_SECONDS}, immutable", "x-content-type-options": "nosniff"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         headers["content-encoding"] = "gzip"
@@ -53,5 +53,5 @@ async def get_plotly(request: Request) -> Response:
 
 @cache
 def compress_plotly() -> bytes:
-    """Return plotly.js, compressed."""
+    """Return plotly.js, compressed by gzip."""
     return gzip.compress(get_plotlyjs().encode(), 6, mtime=0)

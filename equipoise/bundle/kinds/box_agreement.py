@@ -1,8 +1,4 @@
-"""Whether two engines find the same boxes: rounding moves a box by a fraction of a pixel, and may swap equal scores.
-
-It may also make a peak of one of two neighbours that are equal, and so insert a box among those with low scores: these
-are not compared.
-"""
+"""Whether two engines find the same boxes: rounding moves a box by a fraction of a pixel, and may swap equal scores."""
 
 from collections.abc import Sequence
 
@@ -17,7 +13,7 @@ MAX_SCORE_DIFFERENCE = 1e-3
 
 
 def compare_boxes(expected: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[float, bool]:
-    """Return the largest relative error of scores that count and of features, and whether the boxes are the same.
+    """Return the largest relative error of scores and features, and whether the boxes are the same.
 
     Both sequences hold scores (images, boxes) from high to low, boxes (images, boxes, 4), labels and features. Low scores
     count as equal.

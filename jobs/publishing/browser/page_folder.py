@@ -1,7 +1,7 @@
 """Folder of a page that runs a model: any web server for files serves it, without a network behind it."""
 
-import importlib.util
 import shutil
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
@@ -55,10 +55,8 @@ def copy_runtime(runtime: Path, folder: Path) -> None:
     folder.mkdir()
     for name in RUNTIME_SHA256:
         shutil.copyfile(runtime / name, folder / name)
-    spec = importlib.util.find_spec("onnxruntime")
-    for package in spec.submodule_search_locations or () if spec else ():
-        for name in LICENCE_FILES:
-            shutil.copyfile(Path(package, name), folder / name)
+    for name in LICENCE_FILES:
+        shutil.copyfile(str(distribution("onnxruntime").locate_file(f"onnxruntime/{name}")), folder / name)
 
 
 def list_model_facts(manifest: Manifest) -> dict[str, str]:

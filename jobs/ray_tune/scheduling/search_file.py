@@ -32,7 +32,7 @@ class SearchState(Protocol):
 
     @property
     def sweep_trials(self) -> TrialFolder:
-        """Trials of the search."""
+        """Trials that the search suggests."""
 
     def running_suggestions(self) -> Sequence[Suggestion]:
         """Return the suggestions whose trials are running."""

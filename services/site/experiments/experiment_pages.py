@@ -51,7 +51,7 @@ MAX_NOTE_NUMBER = 10**15
 
 
 class ExperimentPages:
-    """Handlers of the pages."""
+    """Handlers of the pages of experiments."""
 
     def __init__(self, site: SiteContext, index: RecordIndex) -> None:
         self.site, self.index, self.results = site, index, site.settings.results

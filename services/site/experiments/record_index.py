@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.site.experiments.folder_scan import FolderScan
-from services.site.experiments.index_database import INDEX_FILE, connect_index, open_index
+from services.site.experiments.index_database import INDEX_FILE, WRITER_CACHE_KIBIBYTES, connect_index, open_index
 
 RECENT_SCAN_SECONDS = 2.0  # between two short scans while somebody looks
 FULL_SCAN_SECONDS = 60.0  # between two scans of all folders, at least
 IDLE_FACTOR = 200  # pause after a scan of all folders, in multiples of its processor time
-STOP_SECONDS = 5.0
+THREAD_STOP_SECONDS = 5.0
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexState:
-    """State of the index."""
+    """State of the index, as pages show it."""
 
     version: int
     """grows with every change, so that an open page knows whether to load anew"""
@@ -77,14 +77,15 @@ class RecordIndex:
         self._note_change()
 
     def close(self) -> None:
-        """Stop the thread."""
+        """Stop the thread, waiting until it has ended."""
         self._stop.set()
         self._wake.set()
         if self._started:
-            self._thread.join(STOP_SECONDS)
+            self._thread.join(THREAD_STOP_SECONDS)
 
     def _create_scan(self) -> FolderScan:
-        return FolderScan(self.results, connect_index(self.state_folder / INDEX_FILE), self._note_change)
+        connection = connect_index(self.state_folder / INDEX_FILE, WRITER_CACHE_KIBIBYTES)
+        return FolderScan(self.results, connection, self._note_change)
 
     def _note_change(self) -> None:
         self.version += 1

@@ -22,7 +22,7 @@ Stamps = tuple[tuple[int, int] | None, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class LimitedPlan:
-    """Plan within limits."""
+    """Plan of a sweep within limits."""
 
     document: PlanDocument
     stored: PlanDocument | None
