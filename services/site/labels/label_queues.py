@@ -27,7 +27,7 @@ from services.site.models.deployments.deployment_store import DeploymentStore
 from services.site.models.deployments.serve_config import DeploymentFolders
 from services.site.result_paths import resolve_result_path
 
-QUEUES_FILE, LOCK_FILE = "label-queues.json", "label-queues.lock"
+QUEUES_FILE, QUEUES_LOCK_FILE = "label-queues.json", "label-queues.lock"
 LABELS_FOLDER = "labels"
 QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 LabelKind = Literal["boxes", "class"]
@@ -144,7 +144,7 @@ class LabelQueues:
     def _file_lock(self) -> Iterator[None]:
         """Keep other threads and processes from changing the queues until the end of the block."""
         self.state_folder.mkdir(parents=True, exist_ok=True)
-        with (self.state_folder / LOCK_FILE).open("ab") as lock_file:
+        with (self.state_folder / QUEUES_LOCK_FILE).open("ab") as lock_file:
             fcntl.flock(lock_file, fcntl.LOCK_EX)
             yield
 

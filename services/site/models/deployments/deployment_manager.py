@@ -1,6 +1,7 @@
 """Deployments of a site: each change is written down first, and then handed to Ray Serve as one document.
 
-A site that is killed between the two hands the document over when it starts again.
+A change that Serve does not take is undone. A site that is killed between the two hands the document over when it
+starts again.
 """
 
 import os
@@ -79,7 +80,11 @@ class DeploymentManager:
         added = self.store.add_deployment(build)
         if added.requires_key:
             self._write_key(name)
-        self._apply(serve)
+        try:
+            self._apply(serve)
+        except EquipoiseError:  # nothing was deployed, so that the same request can be sent again
+            self.store.remove_deployment(name)
+            raise
         return added
 
     def start_canary(self, name: str, bundle: str, share: float) -> Deployment:
@@ -126,8 +131,13 @@ class DeploymentManager:
 
     def _change(self, name: str, change: Callable[[Deployment], Deployment]) -> Deployment:
         serve = self.serve  # refuses before anything is written
+        before = self.store.find_deployment(name)
         changed = self.store.change_deployment(name, change)
-        self._apply(serve)
+        try:
+            self._apply(serve)
+        except EquipoiseError:  # nothing was changed
+            self.store.change_deployment(name, lambda _: before)
+            raise
         return changed
 
     def _verify(self, bundle: str, action: str) -> Manifest:
