@@ -115,8 +115,8 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
         else []
     )
     workload = sweep.trained_name or "measurements"
-    has_target = plan.setup is not None and plan.setup.target is not None
-    target = f", with a target of {plan.setup.goal.describe()}" if has_target else ""
+    setup = plan.setup
+    target = f", with a target of {setup.goal.describe()}" if setup and setup.target is not None else ""
     trials = f", from {pluralize(sweep.num_trials, 'trial')}" if sweep.num_trials else ""
     links = [Link("how it scales", "scaling.html")]
     return Page(
