@@ -1,11 +1,13 @@
 # Each target does all the set-up it needs on a machine that has Python >= 3.11 and make.
 PYTHON ?= python3
 BIN := .venv/bin
+# tests start hundreds of commands and workers: without bytecode each of them compiles the project, and pytest its tests
+unexport PYTHONDONTWRITEBYTECODE
 # two test files at a time, each process with a Ray of its own: a file mostly waits for one process of its command to start
 TWO_CLUSTERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-thorough mutants test-docs test-object-store test-end-to-end test-cluster test-examples
+.PHONY: help setup demo demo-detection test test-slow test-thorough mutants test-docs test-object-store test-end-to-end test-cluster test-examples
 .PHONY: test-wheel test-frameworks lint wheel docs docs-reference bench bench-drift serve cluster
 
 help: ## list the targets with what they do
@@ -16,15 +18,16 @@ setup: .venv/ready ## install the project and what it needs into .venv
 demo: .venv/ready ## the whole story: find a plan, train, serve, detect a change of light, adapt
 	$(BIN)/python -m jobs.demo
 
+demo-detection: .venv/ready ## the story of a detector: train, serve, detect a change of light, draw boxes on the labelling page, adapt
+	$(BIN)/python -m jobs.demo --act detection --out runs/demo-detection
+
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, browser, Ray and HTTP tests; everything is real, nothing is mocked
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" tests/unit tests/contract tests/replay tests/browser tests/docs/test_reference.py
-	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow" tests/ray
-	$(BIN)/python -m pytest -m "not slow" tests/serving
+	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow" tests/serving tests/ray
 
 test-slow: .venv/ready .venv/browser/ready ## how often intervals hold, how rare false alarms are, how good the search is; killed jobs and swapped models
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "slow and not thorough" tests/unit tests/contract tests/browser
-	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray
-	$(BIN)/python -m pytest -m "slow and not thorough" tests/serving
+	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray tests/serving
 
 test-thorough: .venv/ready ## further cases of what slow tests show: more kinds of sharding, compression and servers under kill -9
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m thorough tests/unit tests/contract

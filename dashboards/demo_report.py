@@ -6,7 +6,7 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from dashboards.demo_story import DemoStory, PhaseAnswers, PhaseVerdict
+from dashboards.demo_story import DemoAct, DemoStory, PhaseAnswers, PhaseVerdict
 from dashboards.page import Link, NumberCell, Page, Panel, Section, Table, TableCell
 from dashboards.plan_confirmation import describe_plan_status
 from dashboards.plan_tables import format_cluster_shape
@@ -30,12 +30,17 @@ PHASE_TITLES = {
 """titles of the phases in which requests were sent, in order"""
 
 
+BUNDLE_NAMES: dict[DemoAct, str] = {"pictures": "vending", "detection": "shelf"}
+"""names of the run and of the first bundle of each act"""
+
+
 @dataclass(frozen=True)
 class DemoRecords:
     """Records of a demo, which contain every number of its report."""
 
     story: DemoStory
-    plan: PlanDocument
+    plan: PlanDocument | None
+    """plan that the first act sweeps for"""
     bundle: Manifest
     verdict: StreamVerdict
 
@@ -51,10 +56,11 @@ def is_demo_folder(folder: Path) -> bool:
 
 def read_demo_records(folder: Path) -> DemoRecords:
     """Read the records that the chapters of a demo wrote."""
+    story = DemoStory.read(folder)
     return DemoRecords(
-        story=DemoStory.read(folder),
-        plan=PlanDocument.read(folder / "sweep" / PLAN_FILE),
-        bundle=Manifest.read(folder / "bundles" / "vending" / MANIFEST_FILE),
+        story=story,
+        plan=PlanDocument.read(folder / "sweep" / PLAN_FILE) if story.act == "pictures" else None,
+        bundle=Manifest.read(folder / "bundles" / BUNDLE_NAMES[story.act] / MANIFEST_FILE),
         verdict=StreamVerdict.from_json(read_json(folder / "drift" / "verdict.json")),
     )
 
@@ -70,10 +76,22 @@ def describe_plan(plan: PlanEntry | None) -> str:
     )
 
 
-def describe_fine_tuning(bundle: Manifest) -> str:
-    """Return the result of fine-tuning in words: test accuracy, examples and engine of the bundle."""
-    accuracy = format_percent(bundle.classification.accuracy)
-    return f"test accuracy {accuracy} after {bundle.seen:,} examples; engine {bundle.engine.name}"
+def describe_model(bundle: Manifest) -> str:
+    """Return the result of training in words: accuracy or precision on the test split, examples, and engine."""
+    quality = f"after {bundle.seen:,} examples; engine {bundle.engine.name}"
+    if bundle.kind != "boxes":
+        return f"test accuracy {format_percent(bundle.classification.accuracy)} {quality}"
+    metrics = bundle.detection
+    precision = f"{metrics.average_precision:.3f} ({metrics.average_precision_50:.3f} at an overlap of one half)"
+    return f"mean average precision {precision} on the test split {quality}"
+
+
+def describe_labels(story: DemoStory) -> str:
+    """Return in words who has drawn how many boxes."""
+    if story.boxes is None:
+        return f"{story.labels} labels"
+    authors = " and ".join(f"{name} {count}" for name, count in story.boxes.by_author.items())
+    return f"{story.boxes.boxes} boxes drawn in {story.labels} pictures: {authors}"
 
 
 def describe_verdict(verdict: StreamVerdict) -> str:
@@ -89,8 +107,13 @@ def describe_recovery(story: DemoStory) -> str:
     meanwhile = f"{swap.requests:,} requests in the meantime, {swap.unanswered} unanswered; " if swap else ""
     return (
         f"{story.labels} labels, {meanwhile}{new_light} under the new light,"
-        f" {old_light} under the old light: {format_recovered(story)} of the lost accuracy recovered"
+        f" {old_light} under the old light: {format_recovered(story)} of the lost {name_quality(story)} recovered"
     )
+
+
+def name_quality(story: DemoStory) -> str:
+    """Return what an adaptation shall bring back."""
+    return "mean average precision" if story.act == "detection" else "accuracy"
 
 
 def format_recovered(story: DemoStory) -> str:
@@ -136,19 +159,30 @@ def verdicts_section(story: DemoStory) -> Section:
 
 def describe_answers(answers: PhaseAnswers) -> str:
     """Return the accuracy of the answers to the requests of one phase in words."""
-    return f"{format_percent(answers.accuracy)} of {answers.requests:,} answers correct"
+    precision = (
+        "" if answers.average_precision is None else f" (mean average precision {answers.average_precision:.3f})"
+    )
+    return f"{format_percent(answers.accuracy)} of {answers.requests:,} answers correct{precision}"
 
 
 def summarize_demo(records: DemoRecords) -> dict[str, str]:
     """Return the summary of a demo, one line per chapter."""
-    sent = records.story.sent
+    story = records.story
+    plan = {} if records.plan is None else {"plan": summarize_plan(records.plan)}
+    labels = {"labels": describe_labels(story)} if story.boxes else {}
     return {
-        "plan": f"{describe_plan(records.plan.plan)}. {describe_plan_status(records.plan)}",
-        "model": describe_fine_tuning(records.bundle),
-        "service": describe_answers(sent["clean"]),
-        "drift": f"{describe_answers(sent['drift'])}; {describe_verdict(records.verdict)}",
-        "remedy": describe_recovery(records.story),
+        **plan,
+        "model": describe_model(records.bundle),
+        "service": describe_answers(story.sent["clean"]),
+        "drift": f"{describe_answers(story.sent['drift'])}; {describe_verdict(records.verdict)}",
+        **labels,
+        "remedy": describe_recovery(story),
     }
+
+
+def summarize_plan(document: PlanDocument) -> str:
+    """Return a plan and what its confirmation found in words."""
+    return f"{describe_plan(document.plan)}. {describe_plan_status(document)}"
 
 
 def accuracy_figure(answers_by_phase: Mapping[str, PhaseAnswers]) -> go.Figure:
@@ -182,11 +216,15 @@ def format_answers(answers: PhaseAnswers) -> str:
 def build_demo_page(records: DemoRecords) -> Page:
     """Build the page of a demo, with links to the pages of its chapters."""
     caption = "Share of requests that the service answered correctly, with its 95 % interval, in each phase."
+    if records.story.act == "detection":
+        caption += " An answer is correct if it has a box for each product, with its name, and no other box."
     panel = Panel(name="right", figure=accuracy_figure(records.story.sent), caption=caption)
     chapters = zip(records.story.chapters, summarize_demo(records).values(), strict=True)
     sections = [
         Section(
-            title="Accuracy of the answers", paragraphs=[f"{capitalize_first(records.verdict.why)}."], parts=[panel]
+            title="Accuracy of the answers",
+            paragraphs=[f"{capitalize_first(records.verdict.why)}."],
+            parts=[panel, *list_precisions(records.story)],
         )
     ]
     if records.story.verdicts:
@@ -194,12 +232,23 @@ def build_demo_page(records: DemoRecords) -> Page:
     for number, (chapter, line) in enumerate(chapters, 1):
         title = f"{number}. {capitalize_first(chapter.title)}: {format_seconds(chapter.seconds)}"
         sections.append(Section(title=title, paragraphs=[capitalize_first(line).removesuffix(".") + "."]))
+    sweep = [Link("the trade-off", "sweep/curve.html"), Link("how it scales", "sweep/scaling.html")]
+    training = "the fine-tuning" if records.plan else "the training"
     links = [
-        Link("the trade-off", "sweep/curve.html"),
-        Link("how it scales", "sweep/scaling.html"),
-        Link("the fine-tuning", "vending/run.html"),
+        *(sweep if records.plan else []),
+        Link(training, f"{BUNDLE_NAMES[records.story.act]}/run.html"),
         Link("the drift", "drift/drift.html"),
         Link("all records of the demo", "experiments.html"),
     ]
     lead = f"The demo took {format_seconds(records.story.seconds)}."
     return Page(title="Equipoise: demo", lead=lead, sections=sections, links=links)
+
+
+def list_precisions(story: DemoStory) -> list[Table]:
+    """Return a table of the mean average precision in each phase, if a detector has answered."""
+    rows: list[list[TableCell]] = [
+        [PHASE_TITLES[name], NumberCell(answers.average_precision, f"{answers.average_precision:.3f}")]
+        for name, answers in story.sent.items()
+        if answers.average_precision is not None
+    ]
+    return [Table(name="precisions", columns=["phase", "mean average precision"], rows=rows)] if rows else []

@@ -1,4 +1,4 @@
-"""Contents of story.json: the chapters of a demo, and how the service answered in each phase."""
+"""Contents of story.json: the act of a demo, its chapters, and how the service answered in each phase."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,6 +10,7 @@ from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.json_decoding import decode_json_value
 
 STORY_FILE = "story.json"
+DemoAct = Literal["pictures", "detection"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +27,18 @@ class PhaseAnswers:
 
     requests: int
     right: int
-    """requests answered with the true class"""
+    """requests answered with the true class; by a detector, with a box for each thing and no other"""
     accuracy: float
     unanswered: int
     light: dict[str, float] = field(default_factory=dict)
     """settings of the scene that the images show"""
+    average_precision: float | None = None
+    """mean average precision of the boxes that a detector answered"""
+
+    @property
+    def quality(self) -> float:
+        """What an adaptation shall bring back: accuracy, or the mean average precision of a detector."""
+        return self.accuracy if self.average_precision is None else self.average_precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +59,15 @@ class SwapRequests:
     unanswered: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class LabelledBoxes:
+    """Boxes that people drew on the labelling page."""
+
+    boxes: int
+    by_author: dict[str, int]
+    """images that each of them has labelled"""
+
+
 @dataclass(kw_only=True)
 class DemoStory:
     """What a demo has done so far, and what no other record holds: the accuracy of the answers."""
@@ -65,10 +82,14 @@ class DemoStory:
     swap: SwapRequests | None = None
     labels: int = 0
     """labelled images that the model was adapted with"""
+    boxes: LabelledBoxes | None = None
+    """boxes in these, if it is a detector"""
     regained: float = 0.0
-    """share of the lost accuracy that the adaptation recovered"""
+    """share of the lost accuracy, or mean average precision, that the adaptation recovered"""
     seconds: NonNegativeNumber = 0.0
     """duration of the whole demo"""
+    act: DemoAct = "pictures"
+    """pictures of one product each, or detection of each product on a shelf"""
 
     @classmethod
     def empty(cls) -> Self:

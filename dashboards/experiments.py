@@ -21,6 +21,7 @@ from equipoise.planning.document import PLAN_FILE, PlanDocument
 from equipoise.planning.exchanges.exact_rows import select_exact_runs, select_exact_steps
 from equipoise.planning.measurements import STATISTICAL_COLUMNS, read_examples_to_target, read_step_times
 from equipoise.planning.recipe_choice.recipe_report import RECIPES_FILE, RecipeReport
+from equipoise.planning.search_status.search_progress import SEARCH_FILE, SearchProgress
 from equipoise.planning.sharding.memory_report import MEMORY_FILE, MemoryReport
 from equipoise.runs.folder import read_record
 from equipoise.runs.listing import NON_RECORD_FOLDERS
@@ -74,6 +75,10 @@ class Sweep:
     """memory of a worker, of a sweep with a limit of it"""
     recipes: RecipeReport | None = None
     """what each recipe does, of a sweep that compares several"""
+    search: SearchProgress | None = None
+    """what the search tries and why, of a sweep that has begun with its trials"""
+    is_finished: bool = True
+    """whether all trials have ended, so that their table is written"""
 
     @property
     def trained_name(self) -> str:
@@ -196,6 +201,8 @@ def read_sweep(file: Path) -> Sweep:
         num_trials=len(table) if is_finished and table is not None else len(list((folder / "trials").glob("*.json"))),
         unfinished_trials=unfinished_trials,
         recipes=RecipeReport.from_json(read_json(recipes)) if (recipes := folder / RECIPES_FILE).is_file() else None,
+        search=SearchProgress.read(search) if (search := folder / SEARCH_FILE).is_file() else None,
+        is_finished=is_finished or not trial.exists(),
         memory=MemoryReport.from_json(read_json(memory)) if (memory := folder / MEMORY_FILE).is_file() else None,
     )
 

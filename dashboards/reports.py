@@ -19,6 +19,7 @@ from dashboards.page import (
 )
 from dashboards.panels.drift import CaptionedImages, build_drift_sections
 from dashboards.panels.exchanges.exchange_section import build_exchange_section
+from dashboards.panels.experiments.search_section import build_search_section
 from dashboards.panels.recipes.recipe_section import build_recipe_section
 from dashboards.panels.scaling import build_scaling_panels, describe_bottleneck
 from dashboards.panels.sharding.pipeline_timeline import build_timeline_panels
@@ -41,6 +42,7 @@ from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.document import PlanDocument
 from equipoise.runs.misclassified import MisclassifiedImage, read_misclassified
 from equipoise.runs.record import Record
+from equipoise.runs.target import UNNAMED_METRIC
 
 PARAMETER_LABELS = {
     "a": "fixed time of a step",
@@ -89,6 +91,9 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
             parts=[*confirmation_tables(plan), *warning_notes(plan), *plan_fact_lists(plan)],
         )
     ]
+    if sweep.search:
+        search = build_search_section(sweep.search, sweep.unfinished_trials, sweep.is_finished)
+        sections.insert(len(sections) if sweep.is_finished else 0, search)
     if section := build_exchange_section(plan):
         sections.append(section)
     if sweep.recipes:
@@ -110,11 +115,13 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
         else []
     )
     workload = sweep.trained_name or "measurements"
+    setup = plan.setup
+    target = f", with a target of {setup.goal.describe()}" if setup and setup.target is not None else ""
     trials = f", from {pluralize(sweep.num_trials, 'trial')}" if sweep.num_trials else ""
     links = [Link("how it scales", "scaling.html")]
     return Page(
         title=f"Trade-off: {name}",
-        lead=f"Trade-off between speed and cost of {workload}{trials}.",
+        lead=f"Trade-off between speed and cost of {workload}{target}{trials}.",
         sections=sections,
         links=links,
     )
@@ -130,7 +137,8 @@ def trials_table(trials: Sequence[Record]) -> Table:
         metric = metrics[-1] if metrics else None
         lr = NumberCell(config.lr, format_significant(config.lr))
         rows.append([config.global_batch, lr, str(config.seed), trial.outcome, seen, metric])
-    return Table(name="trials", columns=["global batch", "lr", "seed", "status", "examples", "metric"], rows=rows)
+    metric_name = trials[0].metric_name if trials else UNNAMED_METRIC
+    return Table(name="trials", columns=["global batch", "lr", "seed", "status", "examples", metric_name], rows=rows)
 
 
 def scaling_page(sweep: Sweep, name: str) -> Page:

@@ -3,11 +3,16 @@
 import math
 
 
-def format_number(value: float | None) -> str:
-    """Format a number to three digits without powers of ten; a dash for None, NaN and infinity."""
+def format_number(value: float | None, digits: int = 3) -> str:
+    """Format a number to at least these digits, a large one without power of ten; a dash for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return "-"
-    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 10**digits - 0.5 else f"{value:,.{digits}g}"
+
+
+def format_range(low: float | None, high: float | None, digits: int = 3) -> str:
+    """Format the ends of an interval, such as '3.8 to 4,120'."""
+    return f"{format_number(low, digits)} to {format_number(high, digits)}"
 
 
 def format_rounded(value: float) -> str:

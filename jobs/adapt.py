@@ -29,9 +29,9 @@ from pathlib import Path
 
 from equipoise.bundle.bundle import PictureBundle, load_image_bundle, load_picture_bundle
 from equipoise.command_line import command
+from equipoise.drift.adaptation.gate_report import GATE_FILE, GateReport
 from equipoise.drift.adaptation.workload import AdaptationRecipe, DriftCondition, load_base_workload
 from equipoise.drift.diagnosis.verdict import Verdict
-from equipoise.drift.features.box_stats import BOX_CAUSES
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import make_printable
 from equipoise.storage.atomic import atomic_folder
@@ -40,9 +40,10 @@ from jobs.cli.option_parser import parse_options
 from jobs.cli.output_folder import require_new_folder
 from jobs.cli.paths import OptionalLocalPath, require_capture_folder, validate_locations
 from jobs.publishing.adaptation import (
+    MIN_LABELS,
     build_recipe,
-    count_labels,
     describe_condition,
+    find_advice,
     prepare_recipe,
     train_adapted_model,
 )
@@ -51,17 +52,9 @@ from jobs.publishing.drift_verdict import fetch_verdict, read_verdict, require_m
 from jobs.publishing.forget_condition import publish_without_condition, require_learned_condition
 from jobs.publishing.grow_reference import plan_growth, publish_with_larger_reference
 from jobs.publishing.known_conditions import learn_condition, load_learned_conditions, require_new_condition
+from jobs.publishing.labelled_captures import LabelSources, count_labels
 from jobs.publishing.promotion_gate import passes_gate
 from jobs.publishing.publish import PublishRequest, publish_bundle
-
-ADVICE_BY_CAUSE = {
-    "blur": "clean or focus the lens: lost detail is gone, and training on blurred images costs accuracy on sharp ones;"
-    " give --accept-blur if it is there to stay",
-    "new class": "label the images that look like nothing before (GET /capture), and train with a class for them",
-    **dict.fromkeys(BOX_CAUSES, "the light is as before: label images (GET /capture), and train with them"),
-    "features": "no change of light or camera explains it: label 30 images or more and give them with --capture-dir",
-}
-MIN_LABELS = 30  # labelled images needed where the cause does not say what changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +71,16 @@ class AdaptOptions:
     """file with the verdict instead: a reply of /drift, or the output of jobs.check --json"""
     capture_dir: str | None = None
     """folder or URL of the captured requests, of which the labelled ones are used"""
+    labels: OptionalLocalPath = None
+    """folder of the labels that the captured requests were given on the page of equipoise label: boxes, or classes"""
     data: str | None = None
     """folder of the workload's files, or its URL; the one the model was trained with if not given"""
     link: OptionalLocalPath = None
     """symbolic link to the bundle that the service watches; pointed to the new bundle if the gate lets it pass"""
     key: OptionalLocalPath = None
     """file with the service's API key"""
+    report: OptionalLocalPath = None
+    """file for what the gate compared, as JSON, whether the model passes or not"""
     epochs: int = 12
     """passes over the images that the model is fine-tuned on"""
     workers: int = 1
@@ -106,7 +103,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     options = parse_options(AdaptOptions, arguments)
     require_local_paths(
-        {"--out": options.out, "--verdict": options.verdict, "--link": options.link, "--key": options.key}
+        {
+            **{"--out": options.out, "--verdict": options.verdict, "--link": options.link, "--key": options.key},
+            **{"--labels": options.labels, "--report": options.report},
+        }
     )
     validate_locations(options.data)
     if options.forget is not None:
@@ -199,7 +199,8 @@ def adapt_bundle(options: AdaptOptions) -> int:
         print(make_printable(f"nothing to adapt to: {verdict.why or verdict.state}"))
         return 0
     require_matching_bundle(verdict, model)
-    label_count = count_labels(options.capture_dir, model, verdict)
+    sources = LabelSources(capture_dir=options.capture_dir, labels=options.labels)
+    label_count = count_labels(sources, model, verdict)
     print(make_printable(f"{verdict.why or verdict.cause}; {label_count} labelled images"))
     if advice := find_advice(verdict.cause, label_count, options.accept_blur):
         print(f"{verdict.cause}: {advice}")
@@ -218,12 +219,6 @@ def adapt_bundle(options: AdaptOptions) -> int:
         return 0
     require_out(options)
     return run_adaptation(options, model, recipe, verdict)
-
-
-def find_advice(cause: str | None, label_count: int, accept_blur: bool) -> str | None:
-    """Return what a person should do first about a cause; None where the model can be adapted to it."""
-    is_adaptable = accept_blur if cause == "blur" else cause == "features" and label_count >= MIN_LABELS
-    return None if cause is None or is_adaptable else ADVICE_BY_CAUSE.get(cause)
 
 
 def validate_options(options: AdaptOptions) -> None:
@@ -272,7 +267,8 @@ def run_adaptation(options: AdaptOptions, model: PictureBundle, recipe: Adaptati
     """Fine-tune the model, put it through the gate, publish it and return the exit status."""
     with tempfile.TemporaryDirectory(prefix="equipoise-adapt-") as folder_name:
         work_folder = Path(folder_name)
-        recipe = prepare_recipe(options.capture_dir, model, recipe, verdict, work_folder)
+        sources = LabelSources(capture_dir=options.capture_dir, labels=options.labels)
+        recipe = prepare_recipe(sources, model, recipe, verdict, work_folder)
         if not train_adapted_model(model, recipe, work_folder, options.epochs, options.workers):
             print("stopped: nothing was published", file=sys.stderr)
             return 143
@@ -285,7 +281,10 @@ def run_adaptation(options: AdaptOptions, model: PictureBundle, recipe: Adaptati
         )
         if published.reference_warning:
             print(f"note: {published.reference_warning}", file=sys.stderr)
-        if not passes_gate(model, load_picture_bundle(work_folder / "bundle", "adapt a model"), recipe, work_folder):
+        passes = passes_gate(model, load_picture_bundle(work_folder / "bundle", "adapt a model"), recipe, work_folder)
+        if options.report:
+            GateReport.read(work_folder / GATE_FILE).write(options.report)
+        if not passes:
             return 3
         with atomic_folder(Path(str(options.out)).absolute()) as folder:
             for file in (work_folder / "bundle").iterdir():

@@ -13,38 +13,26 @@ from jobs import prepare_process
 if __name__ == "__main__":
     prepare_process()
 
-import shutil
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from dashboards.comparison_page import build_comparison_page, describe_comparison
 from dashboards.page import write_page
-from equipoise.command_line import STOPPED, command
+from equipoise.command_line import command
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number
 from equipoise.planning.device_comparison.comparison_report import COMPARISON_FILE, DeviceComparison
-from equipoise.runs.folder import lock_folder, require_writable
-from equipoise.storage.atomic import find_output_file, write_json
-from equipoise.storage.object_store import RemotePath
+from equipoise.storage.atomic import write_json
 from equipoise.workloads import load_workload
 from jobs.cli.option_parser import parse_options
-from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import PathOrUrl
-from jobs.cluster.resources import (
-    connect_to_cluster,
-    describe_cluster,
-    exit_at_once,
-    kill_own_ray,
-    require_slots,
-    set_worker_group_timeout,
-    warn_if_temporary_folder,
-)
+from jobs.cluster.resources import connect_to_cluster, describe_cluster, require_slots, set_worker_group_timeout
 from jobs.profiling.comparison_worker import MIN_BATCHES, ComparisonWorkerConfig, compare_on_cluster
 from jobs.ray_train.run import require_usable_locations, resolve_trial_paths
+from jobs.timing.measurement_output import open_measurement_output, require_measurement_output
 
-COMPARISON_RAY_FOLDER = ".comparison-ray"  # deleted at the end, so a name that nobody else gives a folder
 COMPARISON_PAGE_FILE = "comparison.html"
 LARGEST_BATCH, COMPARED_OCTAVES = 1024, 8
 MAX_COMPARISON_SECONDS = 86_400.0
@@ -124,40 +112,24 @@ def main() -> int:
     """Run the command and return its exit status."""
     options = parse_options(ComparisonOptions)
     require_usable_locations(options, options.out)
-    warn_if_temporary_folder(options.out)
-    out = options.out.absolute()
-    require_no_other_results(out, "comparison")
-    require_writable(out)
-    require_comparison_files(out)
+    out = require_measurement_output(options.out, "comparison", (COMPARISON_FILE, COMPARISON_PAGE_FILE))
     workload = load_workload(options.train_config())  # here too, so that errors show at once
     batches = options.list_batches(len(workload.train))
     connect_to_cluster()
     _, gpu = require_slots(options.workers, options.threads)
     set_worker_group_timeout(elastic=False)
-    out.mkdir(parents=True, exist_ok=True)
-    try:
-        with lock_folder(out):
-            comparison = compare_and_write(options, batches, out, gpu)
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        exit_at_once(STOPPED)  # else the thread that waits for the workers would keep this process until they end
+    with open_measurement_output(out) as ray_folder:
+        comparison = compare_workers(options, batches, ray_folder, gpu)
+        write_json(out / COMPARISON_FILE, comparison.to_json())
+        write_page(build_comparison_page(comparison), out / COMPARISON_PAGE_FILE)
     print_left_out(batches, comparison)
     print("\n".join(describe_comparison(comparison)))
     print(f"wrote {options.out / COMPARISON_FILE} and {options.out / COMPARISON_PAGE_FILE}")
     return 0
 
 
-def require_comparison_files(out: Path) -> None:
-    """Refuse a folder or a device where a result is to be written, before time is spent on measuring."""
-    try:
-        for name in (COMPARISON_FILE, COMPARISON_PAGE_FILE):
-            find_output_file(out / name)
-    except EquipoiseError as error:
-        raise EquipoiseError(error.code, error.problem, "remove it, or choose another --out") from error
-
-
-def compare_and_write(options: ComparisonOptions, batches: list[int], out: Path, gpu: bool) -> DeviceComparison:
-    """Measure on the cluster, write the comparison and the page, and return the comparison."""
+def compare_workers(options: ComparisonOptions, batches: list[int], ray_folder: Path, gpu: bool) -> DeviceComparison:
+    """Time the steps of one worker and of several on the cluster."""
     trial = resolve_trial_paths(options.train_config())
     print(
         f"{describe_cluster()}: comparing 1 worker with {options.workers} on {trial.name}, at {len(batches)} batches"
@@ -171,17 +143,7 @@ def compare_and_write(options: ComparisonOptions, batches: list[int], out: Path,
         measured=not options.predict_only,
         seconds=options.seconds,
     )
-    try:
-        comparison = compare_on_cluster(config, out / COMPARISON_RAY_FOLDER, gpu)
-    except KeyboardInterrupt:
-        kill_own_ray()  # else it could write to its folder once more
-        raise
-    finally:
-        if not isinstance(out, RemotePath):
-            shutil.rmtree(out / COMPARISON_RAY_FOLDER, ignore_errors=True)  # nothing in it is of use later
-    write_json(out / COMPARISON_FILE, comparison.to_json())
-    write_page(build_comparison_page(comparison), out / COMPARISON_PAGE_FILE)
-    return comparison
+    return compare_on_cluster(config, ray_folder, gpu)
 
 
 def print_left_out(batches: list[int], comparison: DeviceComparison) -> None:

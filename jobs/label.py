@@ -36,7 +36,8 @@ class LabelOptions:
     __doc__ = __doc__
 
     images: LocalPath
-    """folder of the pictures, at any depth; pictures that are added on the page are written to it"""
+    """folder of the pictures, at any depth, or the captures of a service, whose answers are the guesses; pictures that
+    are added on the page are written to it"""
     out: LocalPath
     """folder of the labels, one JSON file per picture"""
     kind: Literal["boxes", "class"] | None = None

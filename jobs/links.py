@@ -13,40 +13,27 @@ if __name__ == "__main__":
     prepare_process()
 
 import re
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from dashboards.links_page import build_links_page, describe_fastest_ranges, describe_links
 from dashboards.page import write_page
-from equipoise.command_line import STOPPED, command
+from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number, pluralize
 from equipoise.planning.exchanges.link_report import LINKS_FILE, LinkReport
-from equipoise.runs.folder import lock_folder, require_writable
-from equipoise.storage.atomic import find_output_file
-from equipoise.storage.object_store import RemotePath
 from jobs.cli.option_parser import parse_options
-from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import PathOrUrl, validate_locations
-from jobs.cluster.resources import (
-    connect_to_cluster,
-    describe_cluster,
-    exit_at_once,
-    kill_own_ray,
-    require_slots,
-    set_worker_group_timeout,
-    warn_if_temporary_folder,
-)
+from jobs.cluster.resources import connect_to_cluster, describe_cluster, require_slots, set_worker_group_timeout
 from jobs.timing.link_timing import LinkWorkerConfig, time_links
+from jobs.timing.measurement_output import open_measurement_output, require_measurement_output
 from jobs.timing.timing_tables import write_csv
 
 UNIT_BYTES = {"": 1, "b": 1, "kb": 10**3, "kib": 1 << 10, "mb": 10**6, "mib": 1 << 20, "gb": 10**9, "gib": 1 << 30}
 ELEMENT_BYTES = 4  # of the fp32 numbers that are summed
 MIN_SIZE, MAX_SIZE = ELEMENT_BYTES, 16 << 30
 MAX_SECONDS = 86_400.0
-RAY_FOLDER = ".links-ray"  # deleted at the end, so a name that nobody else gives a folder
 PAGE_FILE = "links.html"
 
 
@@ -107,33 +94,17 @@ def main() -> int:
     options.validate()
     sizes = options.size_bytes
     validate_locations(options.out)
-    warn_if_temporary_folder(options.out)
-    out = options.out.absolute()
-    require_no_other_results(out, "link measurement")
-    require_writable(out)
-    require_result_files(out)
+    out = require_measurement_output(options.out, "link measurement", (LINKS_FILE, PAGE_FILE))
     connect_to_cluster()
     gpu = require_link_slots(options.workers)
     set_worker_group_timeout(elastic=False)
-    out.mkdir(parents=True, exist_ok=True)
-    try:
-        with lock_folder(out):
-            report = measure_and_write(options, sizes, out, gpu)
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        exit_at_once(STOPPED)  # else the thread that waits for the workers would keep this process until they end
+    with open_measurement_output(out) as ray_folder:
+        report = time_links_on_cluster(options, sizes, ray_folder, gpu)
+        write_csv(report.to_table(), out / LINKS_FILE)
+        write_page(build_links_page(report), out / PAGE_FILE)
     print("\n".join([*describe_links(report), *describe_fastest_ranges(report)]).replace("`", ""))
     print(f"wrote {options.out / LINKS_FILE} and {options.out / PAGE_FILE}")
     return 0
-
-
-def require_result_files(out: Path) -> None:
-    """Refuse a folder or a device where a result is to be written, before time is spent on measuring."""
-    try:
-        for name in (LINKS_FILE, PAGE_FILE):
-            find_output_file(out / name)
-    except EquipoiseError as error:
-        raise EquipoiseError(error.code, error.problem, "remove it, or choose another --out") from error
 
 
 def require_link_slots(workers: int) -> bool:
@@ -144,25 +115,14 @@ def require_link_slots(workers: int) -> bool:
         raise EquipoiseError(error.code, error.problem, "choose fewer --workers, or add nodes") from error
 
 
-def measure_and_write(options: LinksOptions, sizes: list[int], out: Path, gpu: bool) -> LinkReport:
-    """Measure on the cluster, write the table and the page, and return the report."""
+def time_links_on_cluster(options: LinksOptions, sizes: list[int], ray_folder: Path, gpu: bool) -> LinkReport:
+    """Time sums on the workers of the cluster."""
     print(
         f"{describe_cluster()}: timing sums of {pluralize(len(sizes), 'size')} over {options.workers} workers,"
         f" for about {format_number(options.seconds)} s once they are up",
         flush=True,
     )
-    try:
-        config = LinkWorkerConfig(workers=options.workers, sizes=sizes, seconds=options.seconds)
-        report = time_links(config, out / RAY_FOLDER, gpu)
-    except KeyboardInterrupt:
-        kill_own_ray()  # else it could write to its folder once more
-        raise
-    finally:
-        if not isinstance(out, RemotePath):
-            shutil.rmtree(out / RAY_FOLDER, ignore_errors=True)  # nothing in it is of use later
-    write_csv(report.to_table(), out / LINKS_FILE)
-    write_page(build_links_page(report), out / PAGE_FILE)
-    return report
+    return time_links(LinkWorkerConfig(workers=options.workers, sizes=sizes, seconds=options.seconds), ray_folder, gpu)
 
 
 if __name__ == "__main__":

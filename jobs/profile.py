@@ -13,7 +13,6 @@ from jobs import prepare_process
 if __name__ == "__main__":
     prepare_process()
 
-import shutil
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -23,31 +22,20 @@ import tyro
 
 from dashboards.page import write_page
 from dashboards.profile_page import build_profile_page, describe_profile
-from equipoise.command_line import STOPPED, command
+from equipoise.command_line import command
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
 from equipoise.profiling.profile_report import PROFILE_FILE, ProfileReport
-from equipoise.runs.folder import lock_folder, require_writable
-from equipoise.storage.atomic import find_output_file, write_json
-from equipoise.storage.object_store import RemotePath
+from equipoise.storage.atomic import write_json
 from equipoise.workloads import load_workload
 from jobs.cli.option_parser import parse_options
-from jobs.cli.output_folder import require_no_other_results
 from jobs.cli.paths import PathOrUrl
-from jobs.cluster.resources import (
-    connect_to_cluster,
-    describe_cluster,
-    exit_at_once,
-    kill_own_ray,
-    require_slots,
-    set_worker_group_timeout,
-    warn_if_temporary_folder,
-)
+from jobs.cluster.resources import connect_to_cluster, describe_cluster, require_slots, set_worker_group_timeout
 from jobs.profiling.profile_worker import TRACE_FILE, ProfileWorkerConfig, profile_on_cluster
 from jobs.ray_train.run import require_usable_locations, resolve_trial_paths
+from jobs.timing.measurement_output import open_measurement_output, require_measurement_output
 
-RAY_FOLDER = ".profile-ray"  # deleted at the end, so a name that nobody else gives a folder
 PAGE_FILE = "profile.html"
 MAX_TRACED_STEPS = 1000
 TIMED_PROPOSALS = ("double batch", "twice the link", "bf16", "channels_last", "compile")
@@ -98,38 +86,22 @@ def main() -> int:
     """Run the command and return its exit status."""
     options = parse_options(ProfileOptions)
     require_usable_locations(options, options.out)
-    warn_if_temporary_folder(options.out)
-    out = options.out.absolute()
-    require_no_other_results(out, "profile")
-    require_writable(out)
-    require_profile_files(out)
+    out = require_measurement_output(options.out, "profile", (PROFILE_FILE, PAGE_FILE, TRACE_FILE))
     load_workload(options.train_config())  # here too, so that errors show at once
     connect_to_cluster()
     _, gpu = require_slots(options.workers, options.threads)
     set_worker_group_timeout(elastic=False)
-    out.mkdir(parents=True, exist_ok=True)
-    try:
-        with lock_folder(out):
-            report = measure_and_write(options, out, gpu)
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        exit_at_once(STOPPED)  # else the thread that waits for the workers would keep this process until they end
+    with open_measurement_output(out) as ray_folder:
+        report = profile_training(options, out, ray_folder, gpu)
+        write_json(out / PROFILE_FILE, report.to_json())
+        write_page(build_profile_page(report), out / PAGE_FILE)
     print("\n".join(describe_profile(report)).replace("`", ""))
     print(f"wrote {', '.join(str(options.out / name) for name in (PROFILE_FILE, PAGE_FILE, TRACE_FILE))}")
     return 0
 
 
-def require_profile_files(out: Path) -> None:
-    """Refuse a folder or a device where a result is to be written, before time is spent on measuring."""
-    try:
-        for name in (PROFILE_FILE, PAGE_FILE, TRACE_FILE):
-            find_output_file(out / name)
-    except EquipoiseError as error:
-        raise EquipoiseError(error.code, error.problem, "remove it, or choose another --out") from error
-
-
-def measure_and_write(options: ProfileOptions, out: Path, gpu: bool) -> ProfileReport:
-    """Measure on the cluster, write the report and the page, and return the report."""
+def profile_training(options: ProfileOptions, out: Path, ray_folder: Path, gpu: bool) -> ProfileReport:
+    """Profile some steps on the workers of the cluster, of which the first writes the timeline to --out."""
     trial = resolve_trial_paths(options.train_config())
     print(
         f"{describe_cluster()}: profiling {trial.name} on {pluralize(trial.workers, 'worker')} x {trial.batch_size},"
@@ -139,17 +111,7 @@ def measure_and_write(options: ProfileOptions, out: Path, gpu: bool) -> ProfileR
     config = ProfileWorkerConfig(
         trial=trial, out=str(out), steps=options.steps, considered=options.consider, tries=options.try_proposals
     )
-    try:
-        report = profile_on_cluster(config, out / RAY_FOLDER, gpu)
-    except KeyboardInterrupt:
-        kill_own_ray()  # else it could write to its folder once more
-        raise
-    finally:
-        if not isinstance(out, RemotePath):
-            shutil.rmtree(out / RAY_FOLDER, ignore_errors=True)  # nothing in it is of use later
-    write_json(out / PROFILE_FILE, report.to_json())
-    write_page(build_profile_page(report), out / PAGE_FILE)
-    return report
+    return profile_on_cluster(config, ray_folder, gpu)
 
 
 if __name__ == "__main__":

@@ -15,17 +15,16 @@ from ray.serve import Application
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from equipoise.command_line import REFUSED, print_error
 from equipoise.errors import EquipoiseError
 from services.app import format_settings_error
 from services.http.auth import WWW_AUTHENTICATE, ApiKeyAuth
-from services.http.errors import RequestRejected, page_cannot_be_shown, page_is_unknown
-from services.http.responses import compress_response, json_response
+from services.http.errors import RequestRejected, page_is_unknown
+from services.http.responses import json_response
 from services.http.server import HttpServer
-from services.routes.status_page import CONTENT_SECURITY_POLICY
 from services.serve_start import announce_address, start_serve_without_proxy
 from services.settings import ListenSettings
 
@@ -108,6 +107,8 @@ class PagesServer:
         return await asyncio.to_thread(self._page_response, request)
 
     def _index_response(self, request: Request) -> Response:
+        from services.routes.live_pages import answer_live_page
+
         with self.index_lock:
             started_at = time.monotonic()
             expires_at, page = self.cached_index
@@ -115,7 +116,7 @@ class PagesServer:
                 page = self._build_index()
                 build_seconds = time.monotonic() - started_at
                 self.cached_index = started_at + build_seconds * (1 + INDEX_CACHE_FACTOR), page
-        return page_response(page, "live", request)
+        return answer_live_page(page, "live", request)
 
     def _build_index(self) -> Any:
         from dashboards.build import refresh_page
@@ -130,22 +131,13 @@ class PagesServer:
         )
 
     def _page_response(self, request: Request) -> Response:
-        from dashboards.experiments import READ_ERRORS, experiment_at, mark_unreadable
         from dashboards.page import INDEX_LINK_TEXT, Link
-        from dashboards.reports import build_page
+        from services.routes.live_pages import answer_live_page, build_experiment_page
 
         name = request.path_params["name"]
-        experiment = experiment_at(self.runs_root, Path(name).parent)
-        if experiment is None or name not in experiment.page_names(self.runs_root):
-            raise HTTPException(404)
-        if experiment.problem:
-            raise page_cannot_be_shown(name, experiment.problem)
-        try:
-            page = build_page(experiment, name.rpartition("/")[2])
-        except READ_ERRORS as error:
-            raise page_cannot_be_shown(name, mark_unreadable(experiment, error).problem) from None
+        page = build_experiment_page(self.runs_root, name)
         page = replace(page, links=(Link(INDEX_LINK_TEXT, "../" * name.count("/") or "./"), *page.links))
-        return page_response(page, f"{name.rpartition('/')[2]}.html/live", request)
+        return answer_live_page(page, f"{name.rpartition('/')[2]}.html/live", request)
 
     def check_health(self) -> None:
         """Raise RuntimeError if the HTTP server has stopped; Ray then replaces this replica."""
@@ -156,18 +148,6 @@ class PagesServer:
         """Stop the server; Ray deletes the object when it shuts the replica down."""
         if http_server := getattr(self, "http_server", None):
             http_server.close(SHUTDOWN_SECONDS)
-
-
-def page_response(page: Any, live_url: str, request: Request) -> Response:
-    """Return a page as HTML, or for its `/live` URL the JSON that updates an open page."""
-    from dataclasses import replace
-
-    from dashboards.page import build_live_update, render_html
-
-    if request.url.path.endswith("/live"):
-        return compress_response(json_response(build_live_update(page)), request)
-    headers = {"content-security-policy": CONTENT_SECURITY_POLICY, "cache-control": "no-store"}
-    return HTMLResponse(render_html(replace(page, live_url=live_url)), headers=headers)
 
 
 async def handle_rejected(_: Request, error: Exception) -> Response:

@@ -6,7 +6,6 @@ requests, and reads the cause named by the first alarm and the verdict at the en
 
 import argparse
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,8 @@ from torch import Tensor
 from benchmarks.drift.end_to_end import REPORT_SECONDS, list_alarms, serve_vending, wait_for_verdict
 from equipoise.hardware import describe_hardware
 from equipoise.workloads.vending.renderer import Scene
-from jobs.demo.traffic import MAX_CONCURRENT_REQUESTS, PRODUCT_NAMES, SimulatedClients
+from jobs.demo.service_clients import MAX_CONCURRENT_REQUESTS
+from jobs.demo.traffic import PRODUCT_NAMES, SimulatedClients
 from tests.support.ray_cluster import start_cluster
 
 CLEAN_REQUESTS, REQUESTS_BEFORE_CHANGE, DRIFTED_REQUESTS, CLASS_GONE_REQUESTS = 3000, 300, 480, 1200
@@ -98,8 +98,7 @@ def measure_change(vending: SimulatedClients, clean: Tensor, drifted: Tensor, se
 def send_requests(vending: SimulatedClients, images: Tensor, indices: Any) -> None:
     """Send one label request for each index, several at a time."""
     with ThreadPoolExecutor(MAX_CONCURRENT_REQUESTS) as clients:
-        predict: Callable[[int], str | None] = lambda index: vending.predict_label(images[index])  # noqa: E731
-        list(clients.map(predict, indices.tolist()))
+        list(clients.map(lambda index: vending.predict_image(images[index]), indices.tolist()))
 
 
 def format_table_row(change: str, cause: str, results: list[ChangeResult]) -> str:

@@ -6,7 +6,7 @@ import { Stage } from "./label_pointer.js";
 import { connectSources } from "./label_sources.js";
 
 const byId = (id) => document.getElementById(id);
-const { kind, token, session } = document.body.dataset;
+const { kind, token, csrf, session } = document.body.dataset;
 const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8a8a8a", "#F0E442"]; // Okabe and Ito's
 const RENEW_MILLISECONDS = 60_000; // well within the minutes for which a picture is lent
 const MAX_HOLDERS = 20;
@@ -38,7 +38,7 @@ class ReplyError extends Error {
 }
 
 const request = async (path, body, type = "application/json", options = {}) => {
-  const headers = { "content-type": type, ...(token ? { authorization: `Bearer ${token}` } : {}) };
+  const headers = { "content-type": type, ...(token ? { authorization: `Bearer ${token}` } : {}), ...(csrf ? { "x-csrf-token": csrf } : {}) };
   let reply;
   try {
     reply = await fetch(path, body === undefined ? { headers: {} } : { method: "POST", headers, body, ...options });
@@ -200,7 +200,7 @@ const showDocument = async (opened) => {
 const showEmpty = () => {
   const { total, labelled, with_others: others } = state.queue, left = total - labelled - Object.keys(state.queue.broken).length;
   const skipped = state.skipped.length ? `${state.skipped.length} skipped: press Look again for them. ` : "";
-  const text = !total ? "There are no pictures yet: add some." : left <= 0 ? "All pictures are labelled." : others ? `The last ${others} are with other people.` : "";
+  const text = !total ? `There are no pictures yet${byId("files") ? ": add some" : ""}.` : left <= 0 ? "All pictures are labelled." : others ? `The last ${others} are with other people.` : "";
   byId("empty").firstElementChild.textContent = `${skipped}${text}`;
   showStatus("");
   showClasses();
@@ -389,7 +389,7 @@ const connect = () => {
   const author = byId("author"), key = "equipoise-label-author";
   author.value = localStorage.getItem(key) ?? "";
   author.addEventListener("change", () => localStorage.setItem(key, author.value.trim()));
-  connectSources((blob, name) => request(`upload?name=${encodeURIComponent(name)}`, blob, "application/octet-stream"), onAdded);
+  if (byId("files")) connectSources((blob, name) => request(`upload?name=${encodeURIComponent(name)}`, blob, "application/octet-stream"), onAdded);
   addEventListener("pagehide", () => post("release", { holder: state.holder }, { keepalive: true }).catch(() => {}));
   addEventListener("pageshow", ({ persisted }) => persisted && location.reload());
   setInterval(renew, RENEW_MILLISECONDS);

@@ -7,8 +7,9 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from docs.generate.fields import format_field_table, is_named_tuple, replace_none
+from docs.generate.fields import format_field_table, replace_none
 from docs.generate.markdown import format_code, make_anchor, mark_code
+from jobs.command_options.class_fields import is_named_tuple
 
 
 def is_record(kind: Any) -> bool:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from docs.generate.class_tables import collect_classes, format_class_section, link_class
-from docs.generate.fields import list_fields, read_attribute_docs
 from docs.generate.file_texts import (
     DEVICE_VALUES,
     EXCHANGE_MEANINGS,
@@ -57,6 +56,7 @@ from equipoise.planning.sharding.memory_report import MemoryReport
 from equipoise.profiling.profile_report import PROFILE_SCHEMA, ProfileReport
 from equipoise.runs.misclassified import MisclassifiedImage
 from equipoise.runs.record import RECORD_SCHEMA, Lap, Record
+from jobs.command_options.class_fields import list_fields, read_attribute_docs
 from jobs.publishing.browser.page_manifest import PAGE_SCHEMA, PageManifest
 from jobs.timing.timing_records import ExchangeTiming, StepTiming
 

@@ -168,9 +168,12 @@ TEXTS = {
     "captures": FileText(
         "Captures",
         "the service",
-        "A request kept for labelling is two files in `capture_dir`: `POOL-KEY-ID.png` with the image as the model"
-        " received it, and `POOL-KEY-ID.json` with what follows. With a label both get new names, which end in"
-        " `-labelled`. Captures without a label are removed as others take their place.",
+        "A request kept for labelling is two files in `capture_dir`: `POOL-KEY-ID.png` with the image as the model took"
+        " it, and `POOL-KEY-ID.json` with what follows. Of a request to a detector the image is the picture that was"
+        " sent, upright and at most 1,280 pixels wide or high, and boxes are in its pixels. With a label both get new"
+        " names, which end in `-labelled`. Captures without a label are removed as others take their place, unless an"
+        " empty file `POOL-KEY-ID.held` says that somebody has opened them on the page of `equipoise label`. The"
+        " samples in `traffic-VERSION` and `usual-VERSION` hold what the model took.",
     ),
     "labels": FileText(
         "Labels",

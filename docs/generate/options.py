@@ -4,14 +4,14 @@ import argparse
 import importlib
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import tyro
-
-from docs.generate.fields import REQUIRED, format_default, format_type, list_fields
+from docs.generate.fields import format_default, format_type
 from docs.generate.markdown import MISSING, format_code
 from jobs.cli.main import COMMAND_MODULES
+from jobs.command_options.class_fields import REQUIRED
+from jobs.command_options.option_groups import CommandOption, find_options_class, list_option_groups
 
 METAVAR_TYPES = {"PATH|URL": "path or URL", "PATH": "path"}
 NUMBER_WORDS = {2: "two", 3: "three"}
@@ -50,18 +50,10 @@ def load_option_groups(command: str) -> list[OptionGroup]:
     module = importlib.import_module(COMMAND_MODULES[command])
     if hasattr(module, "build_parser"):
         return [OptionGroup(doc="", options=list(list_parser_options(module.build_parser())))]
-    return list_class_groups(find_options_class(command))
-
-
-def find_options_class(command: str) -> Any:
-    """Return the options class of a command: the class of its module whose name ends with Options."""
-    module = importlib.import_module(COMMAND_MODULES[command])
-    [options_class] = [
-        value
-        for name, value in vars(module).items()
-        if name.endswith("Options") and getattr(value, "__module__", "") == module.__name__
+    return [
+        OptionGroup(doc=group.doc, options=[*map(describe_option, group.options)])
+        for group in list_option_groups(find_options_class(command))
     ]
-    return options_class
 
 
 def list_parser_options(parser: argparse.ArgumentParser) -> Iterator[OptionFacts]:
@@ -79,43 +71,18 @@ def list_parser_options(parser: argparse.ArgumentParser) -> Iterator[OptionFacts
         )
 
 
-def list_class_groups(options_class: Any, prefix: str = "", doc: str = "") -> list[OptionGroup]:
-    """List the options of a class as one group, followed by the groups of the dataclasses in its fields."""
-    own, nested = OptionGroup(doc=doc), []
-    for option in list_fields(options_class):
-        marks = get_args(option.annotation)[1:] if get_origin(option.annotation) is Annotated else ()
-        kind = get_args(option.annotation)[0] if marks else option.annotation
-        if tyro.conf.Suppress in marks:
-            continue
-        if is_dataclass(kind):
-            inner = "" if tyro.conf.OmitArgPrefixes in marks else f"{prefix}{dash_name(option.name)}."
-            nested += list_class_groups(kind, inner, option.doc or str(kind.__doc__).partition("\n")[0])
-        else:
-            own.options.append(describe_option(option.name, option.annotation, option.default, option.doc, prefix))
-    return [own, *nested]
-
-
-def describe_option(name: str, annotation: Any, default: Any, doc: str, prefix: str) -> OptionFacts:
-    """Describe one field of an options class as the option that tyro makes of it."""
-    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    name = next((mark.name for mark in marks if getattr(mark, "name", None)), name)
-    if (get_args(annotation)[0] if marks else annotation) is bool:
-        switches = (f"--{prefix}{dash_name(name)}", f"--{prefix}no-{dash_name(name)}")
-        return OptionFacts(names=switches, type="flag", default="on" if default else "off", help=doc)
-    is_positional = tyro.conf.Positional in marks
-    shown_name = name.upper() if is_positional else f"--{prefix}{dash_name(name)}"
+def describe_option(option: CommandOption) -> OptionFacts:
+    """Describe one option of an options class."""
+    if option.is_switch and not option.is_positional:
+        default = "on" if option.default else "off"
+        return OptionFacts(names=(option.flag, option.off_flag), type="flag", default=default, help=option.doc)
     return OptionFacts(
-        names=(shown_name,),
-        type=format_option_type(annotation),
-        default=format_default(default),
-        help=doc,
-        metavar=dash_name(name).upper(),
+        names=(option.flag,),
+        type=format_option_type(option.annotation),
+        default=format_default(option.default),
+        help=option.doc,
+        metavar=option.flag.rpartition(".")[2].removeprefix("--").upper(),
     )
-
-
-def dash_name(name: str) -> str:
-    """Return the name of a field as the command line has it."""
-    return name.replace("_", "-")
 
 
 def format_option_type(annotation: Any) -> str:

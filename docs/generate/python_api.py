@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from docs.generate.fields import REQUIRED, list_fields
 from docs.generate.markdown import (
     MISSING,
     build_page,
@@ -18,6 +17,7 @@ from docs.generate.markdown import (
     mark_code,
     start_sentence,
 )
+from jobs.command_options.class_fields import REQUIRED, list_fields
 
 PUBLIC_NAMES = {
     "TrainConfig": "equipoise.config",
@@ -30,6 +30,7 @@ PUBLIC_NAMES = {
     "sweep": "equipoise.workloads.notebook_sweep",
     "laps": "equipoise.training.loop",
     "Lap": "equipoise.runs.record",
+    "EquipoiseClient": "equipoise.client",
     "observe": "equipoise.observation.observer",
     "Observer": "equipoise.observation.observer",
     "load_bundle": "equipoise.bundle.bundle",

@@ -8,8 +8,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from docs.generate.fields import REQUIRED, format_default, format_type, list_fields, read_attribute_docs
+from docs.generate.fields import format_default, format_type
 from docs.generate.markdown import MISSING, build_page, format_code, format_fence, format_table, start_sentence
+from jobs.command_options.class_fields import REQUIRED, list_fields, read_attribute_docs
 from services.app import AppSettings
 from services.limits import Limits
 from services.pages import PagesSettings
@@ -43,6 +44,7 @@ RULES = """\
 - `engine` applies to `bundle`; each of `models` has an `engine` of its own.
 - `requests_per_false_alarm`, `report_seconds`, `state_dir` and `webhook` have no effect with `drift=false`.
 - `max_captures` has no effect without `capture_dir`.
+- `label_dir` needs `capture_dir`; both are folders then, never URLs, and a model of images is served.
 - `state_dir` is a folder, never a URL. `capture_dir` may be either."""
 
 

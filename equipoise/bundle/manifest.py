@@ -151,6 +151,17 @@ class Manifest:
         """Version of the bundle, by which requests and verdicts name it."""
         return self.digest[:VERSION_DIGITS]
 
+    def require_comparable(self, current: "Manifest", problem: str) -> None:
+        """Refuse a model that cannot be compared with the current one: of other images or classes, or of other data."""
+        if not (self.image and current.image):
+            raise EquipoiseError(
+                "models-incompatible",
+                f"{problem}: only models of images are compared",
+                "give neither canary nor shadow",
+            )
+        if self.image.shape != current.image.shape or self.classes != current.classes:
+            raise EquipoiseError("models-incompatible", f"{problem}: image shapes or classes differ")
+
     def to_json(self) -> JsonObject:
         """Return the contents of bundle.json."""
         contents: JsonObject = msgspec.to_builtins(self, str_keys=True) | {"machine": self.machine.to_json()}

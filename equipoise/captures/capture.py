@@ -1,4 +1,8 @@
-"""One request kept for labelling (a capture) as two files: its image as PNG and its metadata as JSON."""
+"""One request kept for labelling (a capture) as two files: its image as PNG and its metadata as JSON.
+
+The image is what the model took. Of a request to a detector it is the photograph that was sent, in which people draw
+boxes; a uniform sample, which nobody labels, holds what the model took.
+"""
 
 import json
 import math
@@ -14,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from equipoise.boxes.found_box import FoundBox
+from equipoise.captures.photograph import keep_photograph
 from equipoise.errors import EquipoiseError
 from equipoise.images.png import encode_png, is_plain_png
 from equipoise.number_bounds import FiniteNumber
@@ -26,7 +31,8 @@ STALE_CAPTURE_SECONDS = 3600.0  # age at which half a capture is a leftover, not
 CAPTURE_ID_PATTERN = re.compile("[0-9a-f]{16}")
 FILE_STEM_PATTERN = r"(drift|usual)-([01]\.[0-9]{17})-([0-9a-f]{16})"
 METADATA_FILE_PATTERN = re.compile(rf"{FILE_STEM_PATTERN}(-labelled)?\.json")
-LEFTOVER_FILE_PATTERN = re.compile(rf"\.?{FILE_STEM_PATTERN}\.(?:png|json)(?:\.[0-9]+)?")
+IMAGE_FILE_PATTERN = re.compile(rf"{FILE_STEM_PATTERN}(-labelled)?\.png")
+LEFTOVER_FILE_PATTERN = re.compile(rf"\.?{FILE_STEM_PATTERN}\.(?:png|json|held)(?:\.[0-9]+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +77,17 @@ class CapturedRequest:
         """Calibrated probability of the predicted class."""
         return float(self.scores[self.label])
 
-    def encode_png(self) -> bytes:
-        """Return the image as PNG: as it was sent, if that is a PNG of these very pixels and nothing else."""
-        if self.encoded is not None and is_plain_png(self.encoded, np.asarray(self.picture).shape):
-            return self.encoded
-        return encode_png(self.picture)
+    def encode_image(self) -> tuple[bytes, tuple[FoundBox, ...] | None]:
+        """Return the image to be kept as PNG, and the boxes in its pixels.
+
+        It is kept as it was sent, if that is a PNG of these very pixels and nothing else.
+        """
+        pixels = np.asarray(self.picture)
+        if self.encoded is not None and self.boxes is not None and not self.is_uniform:
+            return keep_photograph(self.encoded, self.boxes, pixels.shape[-1])
+        if self.encoded is not None and is_plain_png(self.encoded, pixels.shape):
+            return self.encoded, self.boxes
+        return encode_png(pixels), self.boxes
 
     @property
     def weight(self) -> float:
@@ -143,8 +155,10 @@ class CaptureMetadata:
     """boxes that a detector found in it, in pixels of the image; left out of the file of other models"""
 
     @classmethod
-    def from_request(cls, request: CapturedRequest, name: CaptureName) -> Self:
-        """Build the metadata of a new capture, which has no label yet."""
+    def from_request(
+        cls, request: CapturedRequest, name: CaptureName, boxes: tuple[FoundBox, ...] | None = None
+    ) -> Self:
+        """Build the metadata of a new capture, which has no label yet; `boxes` are in pixels of its image."""
         return cls(
             id=name.id,
             at=time.time(),
@@ -157,7 +171,7 @@ class CaptureMetadata:
             pool=name.pool,
             key=name.key,
             label_given=None,
-            boxes=request.boxes,
+            boxes=boxes,
         )
 
     def to_json(self) -> JsonObject:

@@ -5,25 +5,25 @@ draws the key u**(1/weight), u uniform, and the largest keys stay. Which keys ar
 them: each replica writes its own captures, lists the file names, and removes the smallest keys beyond the limit.
 
 A capture is POOL-KEY-ID.png and, written last, POOL-KEY-ID.json. Once labelled it is written again under the name
-POOL-KEY-ID-labelled, which no replica removes: a replica that makes room at that moment removes only the old files.
+POOL-KEY-ID-labelled, which no replica removes: a replica that makes room at that moment removes only the old files. One
+that is labelled elsewhere is held, and not removed either.
 """
 
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from equipoise.captures.capture import (
-    CAPTURE_ID_PATTERN,
     CAPTURE_POOLS,
     KEY_DIGITS,
-    METADATA_FILE_PATTERN,
     CapturedRequest,
     CaptureMetadata,
     CaptureName,
@@ -32,6 +32,8 @@ from equipoise.captures.capture import (
     new_capture_id,
     parse_metadata,
 )
+from equipoise.captures.capture_id import CaptureNotFound, not_found_message, require_capture_id
+from equipoise.captures.file_listing import CaptureListing, held_file_name, sort_capture_files
 from equipoise.captures.labels import format_class_list, parse_label_csv, require_class, require_folder_name
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
@@ -41,10 +43,6 @@ from equipoise.storage.directory import open_directory
 
 CAPTURE_RETRY_SECONDS = 30.0  # pause after a failed attempt to write
 KEY_REFRESH_SECONDS = 600.0  # age at which the minimum keys are read again: captures may have been removed by hand
-
-
-class CaptureNotFound(EquipoiseError):  # noqa: N818  # reads as a sentence where it is caught
-    """Error of a request for a capture that does not exist or is damaged."""
 
 
 class CaptureStore:
@@ -112,7 +110,8 @@ class CaptureStore:
         if key <= self._min_keys[request.pool]:
             return False
         name = CaptureName(request.pool, key, new_capture_id(), False)
-        self._write_files(name, request.encode_png(), CaptureMetadata.from_request(request, name))
+        png, boxes = request.encode_image()
+        self._write_files(name, png, CaptureMetadata.from_request(request, name, boxes))
         self.last_error = None
         if self._clock() >= self._list_at:
             self.evict()
@@ -123,14 +122,14 @@ class CaptureStore:
 
     def evict(self) -> None:
         """Remove the smallest keys of each pool beyond its room and old leftovers; update the minimum keys."""
-        complete, others = self._scan_files()
+        listing = self._scan_files()
         for pool in CAPTURE_POOLS:
-            captures = [capture for capture in complete if capture.pool == pool]
-            self._rooms[pool] = max(0, self.pool_capacity - sum(capture.labelled for capture in captures))
-            self._kept[pool] = [(capture.key, capture) for capture in captures if not capture.labelled]
+            captures = [capture for capture in listing.complete if capture.pool == pool]
+            self._kept[pool] = [(capture.key, capture) for capture in captures if listing.makes_room(capture)]
+            self._rooms[pool] = max(0, self.pool_capacity - len(captures) + len(self._kept[pool]))
             heapify(self._kept[pool])
             self._evict_kept(pool)
-        for file_name in others:
+        for file_name in listing.others:
             if is_stale_file(file_name):
                 self._directory.remove_file(file_name)
         self._refresh_at = self._clock() + KEY_REFRESH_SECONDS
@@ -139,27 +138,27 @@ class CaptureStore:
     def remove_older(self, unix_seconds: float) -> None:
         """Remove the unlabelled captures from before a moment; a store that cannot be written is left as it is."""
         with suppress(OSError):
-            for name in self._scan_files()[0]:
-                if not name.labelled and name.unix_seconds < int(unix_seconds):
+            listing = self._scan_files()
+            for name in listing.complete:
+                if listing.makes_room(name) and name.unix_seconds < int(unix_seconds):
                     self._remove_files(name)
         self._list_at = self._refresh_at = -math.inf  # the minimum keys have changed
 
     def _evict_kept(self, pool: str) -> None:
         """Remove the smallest keys beyond the room of a pool, as far as they are known; update its minimum key."""
-        kept, room = self._kept[pool], self._rooms[pool]
-        while len(kept) > room:
-            self._remove_files(heappop(kept)[1])
+        kept = self._kept[pool]
+        while len(kept) > self._rooms[pool]:
+            name = heappop(kept)[1]
+            if self._directory.read_files([held_file_name(name)]):  # since the files were listed
+                self._rooms[pool] = max(0, self._rooms[pool] - 1)
+            else:
+                self._remove_files(name)
+        room = self._rooms[pool]
         self._min_keys[pool] = math.inf if room == 0 else kept[0][0] if len(kept) == room else 0.0
 
-    def _scan_files(self) -> tuple[list[CaptureName], set[str]]:
-        """Return the complete captures, and the names of all other files."""
-        files = set(self._directory.list_files())
-        matches = filter(None, map(METADATA_FILE_PATTERN.fullmatch, files))
-        names = [CaptureName(match[1], float(match[2]), match[3], bool(match[4])) for match in matches]
-        names = [name for name in names if f"{name.stem}.png" in files]
-        labelled = {name.id for name in names if name.labelled}
-        complete = [name for name in names if name.labelled or name.id not in labelled]
-        return complete, files.difference(*((f"{name.stem}.png", f"{name.stem}.json") for name in complete))
+    def _scan_files(self) -> CaptureListing:
+        """Return which files are captures, and which are not."""
+        return sort_capture_files(self._directory.list_files())
 
     def _write_files(self, name: CaptureName, png: bytes, metadata: CaptureMetadata) -> None:
         """Write both files of a capture, or none."""
@@ -178,9 +177,9 @@ class CaptureStore:
 
     def list_captures(self, pool: str | None = None, limit: int | None = 100) -> list[CaptureMetadata]:
         """Return the metadata of up to `limit` captures (None: all), the most useful to label first."""
-        complete, others = self._scan_files()
-        names = sorted((name for name in complete if pool in (None, name.pool)), key=labelling_priority)
-        limit, self.skipped_files = len(names) if limit is None else limit, len(others)
+        listing = self._scan_files()
+        names = sorted((name for name in listing.complete if pool in (None, name.pool)), key=labelling_priority)
+        limit, self.skipped_files = len(names) if limit is None else limit, len(listing.others)
         listed: list[CaptureMetadata] = []
         while names and len(listed) < limit:
             part, names = names[: limit - len(listed)], names[limit - len(listed) :]
@@ -191,8 +190,13 @@ class CaptureStore:
 
     def read_pngs(self, since: float = 0) -> list[bytes]:
         """Read the images of all captures from a Unix time on as PNG bytes, without damaged ones."""
-        captures = self._read_captures(sorted(self._scan_files()[0], key=lambda name: name.id))
+        captures = self._read_captures(sorted(self._scan_files().complete, key=lambda name: name.id))
         return [png for _, metadata, png in captures if metadata.at >= since]
+
+    def read_images(self, capture_ids: Collection[str]) -> dict[str, bytes]:
+        """Read the images of captures as PNG bytes by id, without those that are gone or damaged."""
+        names = [name for name in self._scan_files().complete if name.id in capture_ids]
+        return {metadata.id: png for _, metadata, png in self._read_captures(names)}
 
     def read_png(self, capture_id: str) -> bytes:
         """Read the image of a capture as PNG bytes."""
@@ -214,7 +218,7 @@ class CaptureStore:
         """Return the name, metadata and PNG of a capture."""
         require_capture_id(capture_id)
         for _ in range(2):  # a label given between the listing and the reading changes the file names
-            if captures := self._read_captures([name for name in self._scan_files()[0] if name.id == capture_id]):
+            if captures := self._read_captures([name for name in self._scan_files().complete if name.id == capture_id]):
                 return captures[0]
         raise CaptureNotFound("capture-missing", not_found_message(capture_id))
 
@@ -232,7 +236,7 @@ class CaptureStore:
         """Apply the labels of a CSV of id,label and return their number; apply none if a row is wrong."""
         rows, labels = parse_label_csv(csv_text), dict[str, tuple[int, str]]()
         ids = {capture_id for _, capture_id, _ in rows}
-        captures = self._read_captures([name for name in self._scan_files()[0] if name.id in ids])
+        captures = self._read_captures([name for name in self._scan_files().complete if name.id in ids])
         existing = {name.id for name, _, _ in captures}
         for row, capture_id, class_name in rows:
             try:
@@ -252,20 +256,26 @@ class CaptureStore:
             self.label_capture(capture_id, class_name, classes)
         return len(labels)
 
-    def export_labelled(self, out: Path, classes: Sequence[str] | None = None, since: float = 0) -> dict[str, int]:
+    def export_labelled(
+        self,
+        out: Path,
+        classes: Sequence[str] | None = None,
+        since: float = 0,
+        labels_by_id: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, int]:
         """Write labelled captures as out/CLASS/ID.png, for --workload folder, and return their count by class.
 
         Labels that are not in `classes` are left out, because several models may share a location; so are requests
-        from before `since`, in seconds since 1970.
+        from before `since`, in seconds since 1970. `labels_by_id` are further labels, by the id of the capture.
         """
-        complete, others = self._scan_files()
-        labelled = [name for name in complete if name.labelled]
+        listing = self._scan_files()
+        labelled = [name for name in listing.complete if name.labelled or name.id in labels_by_id]
         captures = self._read_captures(sorted(labelled))
-        self.skipped_files = len(others) + len(labelled) - len(captures)
+        self.skipped_files = len(listing.others) + len(labelled) - len(captures)
         selected = [
             (label, name.id, png)
             for name, metadata, png in captures
-            if (label := metadata.label_given) is not None
+            if (label := labels_by_id.get(name.id, metadata.label_given)) is not None
             and (classes is None or label in classes)
             and metadata.at >= since
         ]
@@ -283,16 +293,3 @@ class CaptureStore:
             for label, capture_id, png in selected:
                 (folder / label / f"{capture_id}.png").write_bytes(png)
         return dict(sorted(counts.items()))
-
-
-def require_capture_id(capture_id: str) -> None:
-    """Refuse a string that is not a capture's id, so that none becomes part of a path."""
-    if not CAPTURE_ID_PATTERN.fullmatch(capture_id):
-        raise CaptureNotFound(
-            "capture-missing", f"{capture_id[:40]!r} is not a capture id: an id has 16 hexadecimal digits"
-        )
-
-
-def not_found_message(capture_id: str) -> str:
-    """Return the message for a capture that cannot be found."""
-    return f"there is no capture {capture_id}: it was removed to make room, is damaged, or never existed"

@@ -5,10 +5,13 @@ must be like the traffic, so every request has the same chance here. Replicas sh
 for other captures: `traffic-VERSION` below the location of the captures since an alarm, `usual-VERSION` without one.
 """
 
-from equipoise.captures.capture import CapturedRequest
+import re
+
+from equipoise.captures.capture import IMAGE_FILE_PATTERN, CapturedRequest
 from equipoise.captures.store import CaptureStore
 
 MAX_TRAFFIC_IMAGES = 1000  # kept of one version of a model, since an alarm and without one
+SAMPLE_FOLDER_PATTERN = re.compile("(?:traffic|usual)-[^/]+")
 
 
 class TrafficSample:
@@ -32,3 +35,10 @@ class TrafficSample:
     def read_pngs(self, since: float = 0.0) -> list[bytes]:
         """Read the images that were answered since a Unix time, as PNG."""
         return self.store.read_pngs(since)
+
+
+def is_sampled_image(path: str) -> bool:
+    """Return whether a path, with slashes, is that of an image in one of these samples, which nobody labels."""
+    folder, _, name = path.rpartition("/")
+    is_sample = SAMPLE_FOLDER_PATTERN.fullmatch(folder.rpartition("/")[2]) is not None
+    return is_sample and IMAGE_FILE_PATTERN.fullmatch(name) is not None

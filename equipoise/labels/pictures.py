@@ -8,6 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from equipoise.captures.traffic import is_sampled_image
 from equipoise.errors import EquipoiseError
 from equipoise.images.orientation import IMAGE_SUFFIXES, PILLOW_FORMATS, apply_exif_orientation
 from equipoise.images.pixel_depth import MAX_DECODED_PIXELS, convert_to_8_bit
@@ -35,8 +36,11 @@ class PageCopy:
 
 
 def list_pictures(folder: Path) -> list[str]:
-    """Return the names of all pictures below a folder, with slashes, without opening one."""
-    return list_files(folder, IMAGE_SUFFIXES)
+    """Return the names of all pictures below a folder, with slashes, without opening one.
+
+    Of the captures of a service, those for labelling are among them, and its uniform samples of requests are not.
+    """
+    return [name for name in list_files(folder, IMAGE_SUFFIXES) if not is_sampled_image(name)]
 
 
 def make_page_copy(path: Path) -> PageCopy:

@@ -3,8 +3,9 @@
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from equipoise.captures.capture import IMAGE_FILE_PATTERN
 from equipoise.errors import EquipoiseError
 from equipoise.images.orientation import IMAGE_SUFFIXES
 from equipoise.labels.guesses import Guess
@@ -42,17 +43,25 @@ class LabelQueue:
     def list_names(self) -> list[str]:
         """Return the names of all pictures: first those without labels, the model's least certain guess first."""
         labelled = self.store.list_labelled()
-        return sorted(list_pictures(self.folder), key=lambda name: (name in labelled, self.priority(name), name))
+        return sorted(self.list_pictures(), key=lambda name: (name in labelled, self.priority(name), name))
 
     def list_unlabelled(self) -> list[str]:
         """Return the names of the pictures without labels."""
         labelled = self.store.list_labelled()
-        return [name for name in list_pictures(self.folder) if name not in labelled]
+        return [name for name in self.list_pictures() if name not in labelled]
 
-    def priority(self, name: str) -> float:
-        """Return the confidence of the guess for a picture; pictures without a guess come after all others."""
+    def list_pictures(self) -> list[str]:
+        """Return the names of all pictures of the folder, in any order."""
+        return list_pictures(self.folder)
+
+    def priority(self, name: str) -> tuple[bool, float]:
+        """Return a sort key that puts the pictures most useful to label first.
+
+        Captures from before an alarm come last. Then the confidence of the guess counts; pictures without a guess come
+        after those with one.
+        """
         guess = self.guesses.get(name)
-        return guess.confidence if guess else 2.0
+        return is_usual_capture(name), guess.confidence if guess else 2.0
 
     def take_next(self, holder: str, skip: Collection[str] = ()) -> str | None:
         """Lease the first picture without labels that nobody else has, and return its name; None if there is none.
@@ -75,7 +84,7 @@ class LabelQueue:
         with self.store.lock():
             leases = self.leases.read_leases()
             labelled = self.store.list_labelled()
-            open_names = [n for n in list_pictures(self.folder) if n not in labelled and n not in passed_over]
+            open_names = [n for n in self.list_pictures() if n not in labelled and n not in passed_over]
             mine = [n for n in open_names if leases.get(n, ("",))[0] == holder]
             free = [n for n in open_names if n not in leases]
             name = min(mine or free, key=lambda n: (self.priority(n), n), default=None)
@@ -85,7 +94,7 @@ class LabelQueue:
 
     def state(self, holder: str = "") -> QueueState:
         """Count the pictures of the queue."""
-        labelled, names = self.store.list_labelled(), list_pictures(self.folder)
+        labelled, names = self.store.list_labelled(), self.list_pictures()
         leases = self.leases.read_leases()
         others = [n for n, (other, _) in leases.items() if other != holder and n not in labelled]
         num_labelled = sum(n in labelled for n in names)
@@ -122,6 +131,12 @@ class LabelQueue:
 def describe_failure(error: EquipoiseError | OSError) -> str:
     """Return why a picture cannot be read, without its path, which the page shows beside it."""
     return error.problem if isinstance(error, EquipoiseError) else error.strerror or type(error).__name__
+
+
+def is_usual_capture(name: str) -> bool:
+    """Return whether a picture is a request that a service kept while there was no alarm."""
+    match = IMAGE_FILE_PATTERN.fullmatch(PurePosixPath(name).name)
+    return match is not None and match[1] == "usual"
 
 
 def is_picture_of(folder: Path, name: str) -> bool:

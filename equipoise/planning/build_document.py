@@ -1,11 +1,13 @@
 """Build a plan from measurements: fit them, predict settings, and choose among these."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from equipoise.formatting import format_number
 from equipoise.planning.document import (
     PlanDocument,
     PlanEntry,
@@ -34,8 +36,11 @@ from equipoise.planning.plan import (
     put_measured_first,
     rank_options,
 )
+from equipoise.planning.replanning.fit_memory import FitMemory, digest_table, recall_result
+from equipoise.planning.replanning.link_change import LinkChange, move_to_links
 from equipoise.planning.sections.examples_section import build_statistical_section
 from equipoise.planning.sections.step_time_section import build_system_section
+from equipoise.planning.sections.step_time_types import StepTimeSection
 from equipoise.planning.step_time_fit import INTERVAL_QUANTILES, StepTimeFit, fit_step_time
 from equipoise.planning.targets.target_plans import (
     build_batch_schedule,
@@ -70,6 +75,12 @@ class PlanRequest:
     targets: pd.DataFrame | None = None
     """the same runs to several targets: rows of target and the columns of `statistical`, the easiest target first; the
     last target is that of `statistical`"""
+    max_nodes: int | None = None
+    """most nodes to plan for; None for as many as were measured or requested"""
+    links: LinkChange | None = None
+    """slowest links to plan for; None for those that were measured"""
+    memory: FitMemory | None = field(default=None, repr=False)
+    """fits of earlier plans from the same tables"""
 
 
 def read_request(
@@ -93,11 +104,11 @@ def build_plan_document(
     """Build the contents of plan.json from measurements and limits; fits that are known need not be made again."""
     step_fit = step_fit or fit_step_times(request)
     if curve is None and request.statistical is not None:
-        curve = fit_examples_curve(request.statistical)
+        curve = fit_runs(request, request.statistical)
     fits = PlanDocument(
         plan=None,
         front=(),
-        system=build_system_section(step_fit, request.cluster_shapes) if step_fit else None,
+        system=predict_steps(request, step_fit) if step_fit else None,
         statistical=build_statistical_section(curve, request.global_batches) if curve else None,
         warnings=(),
     )
@@ -137,7 +148,14 @@ def complete_plan(
     """Return a document of the fits with the plan, its alternatives and warnings."""
     shapes = list_cluster_shapes(step_fit, request.cluster_shapes)
     global_batches = list_candidate_batches(step_fit, curve) | {*request.global_batches}
-    known_options = enumerate_options(step_fit, curve, shapes, global_batches)
+    if request.max_nodes is not None:
+        shapes = [shape for shape in shapes if shape.nodes <= request.max_nodes]
+    known_options = recall_result(
+        request.memory,
+        ("options", *shapes, *sorted(global_batches)),
+        (step_fit, curve),
+        lambda: enumerate_options(step_fit, curve, shapes, global_batches),
+    )
     all_options, memory_warnings = keep_fitting_options(known_options, request.system, request.memory_bytes)
     options = [option for option in all_options if (option.global_batch, option.lr) not in request.excluded_settings]
     ranked = rank_options(options, request.deadline_seconds, request.budget_worker_seconds)
@@ -147,11 +165,19 @@ def complete_plan(
     knee = find_knee(front)
     return replace(
         fits,
-        statistical=build_statistical_section(curve, global_batches),
+        statistical=recall_result(
+            request.memory,
+            ("examples section", *sorted(global_batches)),
+            (curve,),
+            lambda: build_statistical_section(curve, global_batches),
+        ),
         plan=build_plan_entry(best, runner_up, curve) if best else None,
         runner_up=build_plan_entry(runner_up, None, curve) if runner_up else None,
         front=tuple(map(build_predicted_setting, front)),
-        options=tuple(build_option_entry(option, curve) for option in options),
+        options=tuple(
+            recall_result(request.memory, "entry", (option, curve), partial(build_option_entry, option, curve))
+            for option in options
+        ),
         knee=build_predicted_setting(knee) if knee else None,
         warnings=(
             *memory_warnings,
@@ -162,11 +188,36 @@ def complete_plan(
 
 
 def fit_step_times(request: PlanRequest) -> StepTimeFit | None:
-    """Fit the step times, together with the separately timed exchanges if there are any; None without step times."""
-    if request.system is None:
+    """Fit the step times, together with the separately timed exchanges if there are any; None without step times.
+
+    The fit is that of the links to plan for, if the request has other ones than those that were measured.
+    """
+    steps, exchanges, links = request.system, request.exchange, request.links
+    if steps is None:
         return None
-    exchanges = request.exchange
-    return fit_step_time(request.system) if exchanges is None else fit_step_time(request.system, exchanges)
+    fit = recall_result(
+        request.memory,
+        ("step times", digest_table(steps), digest_table(exchanges)) if request.memory else (),
+        (),
+        lambda: fit_step_time(steps) if exchanges is None else fit_step_time(steps, exchanges),
+    )
+    if links is None or (steps.workers == 1).all():
+        return fit
+    return recall_result(request.memory, ("links", links), (fit,), lambda: move_to_links(fit, links))
+
+
+def fit_runs(request: PlanRequest, runs: pd.DataFrame) -> ExamplesCurve:
+    """Fit the examples to the target to training runs, unless the request remembers the fit."""
+    key = ("runs", digest_table(runs)) if request.memory else ()
+    return recall_result(request.memory, key, (), lambda: fit_examples_curve(runs))
+
+
+def predict_steps(request: PlanRequest, step_fit: StepTimeFit) -> StepTimeSection:
+    """Return the section on step times of a fit, unless the request remembers it."""
+    shapes = request.cluster_shapes
+    return recall_result(
+        request.memory, ("step section", *shapes), (step_fit,), lambda: build_system_section(step_fit, shapes)
+    )
 
 
 def build_predicted_setting(option: PlanOption) -> PredictedSetting:
@@ -224,8 +275,8 @@ def explain_no_plan(
             min(option.worker_seconds for option in options),
         )
         return [
-            f"no plan is within the given limits: the fastest takes {fastest:,.4g} s,"
-            f" the cheapest {cheapest:,.4g} worker-seconds"
+            f"no plan is within the given limits: the fastest takes {format_number(fastest, 4)} s,"
+            f" the cheapest {format_number(cheapest, 4)} worker-seconds"
         ]
     return []
 

@@ -7,6 +7,7 @@ fit and listed.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -87,7 +88,7 @@ class ExamplesCurve:
         The scatter of the batch's own runs is shrunk to that of all batches, and this one to the prior.
         """
         pooled = shrink_seed_noise(self.seed_noise, int((self.batch_summary.runs - 1).sum())) ** 2
-        measured = batch in self.batch_summary.index
+        measured = batch in self._summary_by_batch
         own, squares = (self._summary_value(name, batch) if measured else 0.0 for name in ("own_free", "squares"))
         variance = (POOLED_SCATTER_RUNS * pooled + squares) / (POOLED_SCATTER_RUNS + own)
         return float(np.sqrt(variance)), POOLED_SCATTER_RUNS - 1 + own
@@ -117,23 +118,35 @@ class ExamplesCurve:
 
     def lr_at(self, batch: float) -> float | None:
         """Return the learning rate at a global batch: the best one measured, or interpolated in logs."""
-        known = self.batch_summary.dropna(subset="lr")
-        if known.empty:
+        lr_by_batch = self._lr_by_batch
+        if not lr_by_batch:
             return None
-        if batch in known.index:
-            return self._summary_value("lr", batch)
-        return float(np.exp(np.interp(np.log(batch), np.log(known.index.to_numpy(float)), np.log(known.lr))))
+        if batch in lr_by_batch:
+            return lr_by_batch[batch]
+        batches, lrs = (np.log(np.array([*values], float)) for values in (lr_by_batch, lr_by_batch.values()))
+        return float(np.exp(np.interp(np.log(batch), batches, lrs)))
+
+    @cached_property
+    def _lr_by_batch(self) -> dict[float, float]:
+        """Best learning rate of each measured batch; without batches that have none."""
+        known = self.batch_summary.dropna(subset="lr")
+        return dict(zip(known.index.tolist(), known.lr.tolist(), strict=True))
 
     def missing_measurements(self, batch: float) -> str | None:
         """Return what must be measured before the examples at a batch can be predicted; None if they can."""
-        if batch in self.batch_summary.index and self._summary_value("reached", batch) < MIN_SUCCESS_RATE:
+        if batch in self._summary_by_batch and self._summary_value("reached", batch) < MIN_SUCCESS_RATE:
             return "a learning rate with which this batch reaches the target"
-        if batch in self.batch_summary.index or self.log_parameters is not None:
+        if batch in self._summary_by_batch or self.log_parameters is not None:
             return None
         return "runs at three global batches, the largest several times the smallest"
 
     def _summary_value(self, column: str, batch: float) -> float:
-        return float(self.batch_summary[column].to_numpy(float)[self.batch_summary.index == batch][0])
+        return float(self._summary_by_batch[batch][column])
+
+    @cached_property
+    def _summary_by_batch(self) -> dict[float, dict[str, float]]:
+        """Rows of the summary by batch: looked up hundreds of times for a plan, which takes pandas most of its time."""
+        return self.batch_summary.to_dict("index")  # type: ignore[return-value]
 
     def _with_interval(self, index: int) -> tuple[float, float, float] | None:
         if self.log_parameters is None:
@@ -146,7 +159,7 @@ class ExamplesCurve:
         if self.missing_measurements(batch):
             return None
         noise = np.random.default_rng(int(batch)).standard_normal((2, CURVE_BOOTSTRAP_DRAWS))
-        measured = batch in self.batch_summary.index
+        measured = batch in self._summary_by_batch
         mean, error = (self._summary_value(name, batch) if measured else 0.0 for name in ("log_examples", "error"))
         mean_draws = mean + error * noise[0]
         if self.log_parameters is None or (measured and batch in self.left_out_batches):

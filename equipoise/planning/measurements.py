@@ -17,6 +17,9 @@ from equipoise.storage.atomic import open_local_copy, require_regular_file
 from equipoise.storage.location import validate_location
 from equipoise.storage.path_errors import report_path_errors
 
+TARGETS_TABLE = "targets.csv"
+"""name of the table of a sweep to several targets"""
+
 
 class Column(NamedTuple):
     """Values that a column may hold, with their description for error messages."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from equipoise.formatting import pluralize
+from equipoise.formatting import format_number, pluralize
 from equipoise.planning.bottleneck.bottleneck_text import BOTTLENECK_TEXT
 from equipoise.planning.devices.pareto import find_front_indices, find_knee_index
 from equipoise.planning.document import Bottleneck
@@ -224,7 +224,7 @@ def explain_option(option: PlanOption, runner_up_option: PlanOption | None, curv
     if min_examples and curve.identifiable:
         excess = f", {option.examples / min_examples[0] - 1:.0%} more than the fewest possible"
     text = (
-        f"a step of {option.global_batch} examples takes {option.step_seconds * 1000:.3g} ms"
+        f"a step of {option.global_batch} examples takes {format_number(option.step_seconds * 1000)} ms"
         f" ({compute * 1000:.3g} ms computing, {exchange * 1000:.3g} ms exchanging, before overlap)"
         f" and {option.examples:,.0f} examples reach the target{excess};"
         f" {BOTTLENECK_TEXT[find_bottleneck(option, curve)]}"

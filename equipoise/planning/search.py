@@ -11,7 +11,7 @@ give the same next trial. It has three stages:
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,8 @@ SIGNIFICANT_STANDARD_ERRORS = 2.0  # distance from the best beyond which a setti
 LrBounds = tuple[float, float]
 UNBOUNDED_LR: LrBounds = (MIN_LEARNING_RATE, MAX_LEARNING_RATE)
 
+SearchStage = Literal["ladder", "learning rate", "batch", "slow batch", "seed", "grid", "spare slot"]
+"""part of the search that a trial belongs to"""
 StepSecondsFunction = Callable[[int], float]
 """seconds per step at a global batch, on the number of workers that is fastest there"""
 
@@ -107,24 +109,27 @@ class Search:
         return not set(running).isdisjoint(self.rank_suggestions(finished))
 
     def rank_suggestions(self, finished: pd.DataFrame) -> list[Suggestion]:
-        """Return suggestions, the most valuable first: the first ladder, learning rates, batches, then seeds.
+        """Return suggestions, the most valuable first."""
+        return [trial for trials in self.list_stages(finished).values() for trial in trials]
+
+    def list_stages(self, finished: pd.DataFrame) -> dict[SearchStage, list[Suggestion]]:
+        """Return the suggestions of each stage, the most valuable first: ladder, learning rates, batches, then seeds.
 
         A batch of the ladder waits for learning rates while the smaller ones let expect that its trial would be pruned.
         """
         ladder = [Suggestion(batch, self.sqrt_scaled_lr(batch), 0) for batch in self.initial_batches()]
         if finished.empty:
-            return ladder
+            return {"ladder": ladder}
         settings = self.rank_settings(finished)
-        standings = fastest_by_batch(settings)
-        examples = best_examples_by_batch(finished)
+        standings, examples = fastest_by_batch(settings), best_examples_by_batch(finished)
         hopeless = [trial for trial in ladder if self._looks_hopeless(trial.global_batch, examples, settings[0])]
-        return [
-            *(trial for trial in ladder if trial not in hopeless),
-            *self._suggest_lrs(finished, standings),
-            *self._suggest_batches(standings),
-            *hopeless,
-            *self._suggest_seeds(settings),
-        ]
+        return {
+            "ladder": [trial for trial in ladder if trial not in hopeless],
+            "learning rate": self._suggest_lrs(finished, standings),
+            "batch": self._suggest_batches(standings),
+            "slow batch": hopeless,
+            "seed": self._suggest_seeds(settings),
+        }
 
     def _looks_hopeless(self, batch: int, examples: Mapping[float, float], best: SettingResult) -> bool:
         """Return whether a trial at a batch would be pruned if it took what the smaller batches let expect."""
@@ -144,10 +149,7 @@ class Search:
     def initial_batches(self) -> list[int]:
         """Return the first ladder of batches, from smallest to largest, with the batch nearest a known noise scale."""
         count = max(2, round(np.log(self.batches[-1] / self.batches[0]) / np.log(INITIAL_BATCH_FACTOR)) + 1)
-        targets = [
-            *np.geomspace(self.batches[0], self.batches[-1], count),
-            *([self.noise_scale] if self.noise_scale else []),
-        ]
+        targets = [*np.geomspace(self.batches[0], self.batches[-1], count), *filter(None, [self.noise_scale])]
         return sorted({find_nearest_batch(self.batches, target) for target in targets})
 
     def sqrt_scaled_lr(self, batch: int) -> float:
@@ -247,8 +249,8 @@ class GridSearch(Search):
             Suggestion(batch, lr, seed) for seed in range(num_seeds) for batch in self.batches for lr in lrs[batch]
         ]
 
-    def rank_suggestions(self, finished: pd.DataFrame) -> list[Suggestion]:
-        return self.all_suggestions
+    def list_stages(self, finished: pd.DataFrame) -> dict[SearchStage, list[Suggestion]]:
+        return {"grid": self.all_suggestions}
 
     def _extra_seeds(self, finished: pd.DataFrame) -> list[Suggestion]:
         return []
@@ -284,9 +286,8 @@ def is_significantly_slower(first: SettingResult, second: SettingResult) -> bool
     """Return whether the second setting is slower than the first beyond the noise between seeds."""
     if not np.isfinite(second.seconds):
         return True
-    return float(np.log(second.seconds / first.seconds)) > SIGNIFICANT_STANDARD_ERRORS * float(
-        np.hypot(first.log_error, second.log_error)
-    )
+    margin = SIGNIFICANT_STANDARD_ERRORS * float(np.hypot(first.log_error, second.log_error))
+    return float(np.log(second.seconds / first.seconds)) > margin
 
 
 def round_to_half_octave(lr: float) -> float:

@@ -8,6 +8,7 @@ Exchanges timed without training, of fewer bytes than the gradient has, do.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -16,14 +17,15 @@ from numpy.typing import NDArray
 from equipoise.planning.bottleneck.data_loading import fit_loading_seconds, remove_waits
 from equipoise.planning.step_time_model import StepSettings, StepTimeForm, step_seconds
 from equipoise.planning.step_time_regression import (
-    ExchangeTimings,
+    FitRows,
     fit_form,
+    fit_rows,
     inflate_residuals,
     log_residuals,
     mean_relative_error,
     select_exchanges,
 )
-from equipoise.type_aliases import FloatArray
+from equipoise.type_aliases import FloatArray, IntArray
 
 STEP_TIME_BOOTSTRAP_DRAWS = 60
 INTERVAL_QUANTILES = (0.1, 0.9)  # quantiles of every interval: 80 %
@@ -69,17 +71,29 @@ class StepTimeFit:
 
         Rows scatter less about the truth than fits do.
         """
-        medians = self.rows.groupby(["nodes", "workers", "batch"]).seconds.median()
-        measured = medians.reindex(pd.MultiIndex.from_arrays(settings)).to_numpy(float)
+        points = zip(*(np.asarray(values, float).tolist() for values in settings), strict=True)
+        measured = np.array([self._median_seconds.get(point, np.nan) for point in points])
         fitted = self.fitted_seconds(settings)
         return np.asarray(
             np.where(np.isnan(measured), fitted, measured**MEASUREMENT_WEIGHT * fitted ** (1 - MEASUREMENT_WEIGHT))
         )
 
+    @cached_property
+    def _median_seconds(self) -> dict[tuple[float, ...], float]:
+        """Median seconds of each measured setting."""
+        medians = self.rows.groupby(["nodes", "workers", "batch"], as_index=False).seconds.median()
+        table = medians[["nodes", "workers", "batch", "seconds"]].to_numpy(float).tolist()
+        return {tuple(point): seconds for *point, seconds in table}
+
+    @cached_property
+    def _draws_by_name(self) -> dict[str, FloatArray]:
+        """Values of each parameter in all bootstrap draws, as a column."""
+        return {name: np.array([[draw[name]] for draw in self.parameter_draws]) for name in self.parameter_draws[0]}
+
     def sample_seconds(self, settings: StepSettings) -> FloatArray:
         """Return the seconds per step in each bootstrap draw, one row per draw, with the scatter of single rows."""
         rng = np.random.default_rng(0)
-        fitted = np.array([step_seconds(self.form, draw, settings) for draw in self.parameter_draws])
+        fitted = step_seconds(self.form, self._draws_by_name, settings)
         fitted = self._wait_for_batches(fitted, settings)
         return np.asarray(fitted * np.exp(rng.choice(self.residuals, fitted.shape)))
 
@@ -88,13 +102,22 @@ class StepTimeFit:
         if not self.form.has_batch_term and batch not in set(self.rows.batch):
             return "rows of a second batch per worker"
         if workers == 1:
-            return None if (self.rows.workers == 1).any() or self.is_compute_identified() else "rows of one worker"
-        ring_sizes = set(self.rows.workers[(self.rows.nodes > 1) == (nodes > 1)]) - {1}
+            return None if self._has_single_worker or self.is_compute_identified() else "rows of one worker"
+        ring_sizes = self._ring_sizes[nodes > 1]
         where = "on several nodes" if nodes > 1 else "within one node"
         if not ring_sizes:
             return f"rows of several workers {where}"
         has_alpha = len(self.form.between_terms if nodes > 1 else self.form.local_terms) > 1
         return None if has_alpha or workers in ring_sizes else f"rows of another number of workers {where}"
+
+    @cached_property
+    def _ring_sizes(self) -> dict[bool, set[int]]:
+        """Numbers of several workers that were timed, by whether they ran on several nodes."""
+        return {several: set(self.rows.workers[(self.rows.nodes > 1) == several]) - {1} for several in (False, True)}
+
+    @cached_property
+    def _has_single_worker(self) -> bool:
+        return bool((self.rows.workers == 1).any())
 
     def is_compute_identified(self) -> bool:
         """Return whether the fit separates computing from the exchange even if no row has one worker."""
@@ -206,20 +229,28 @@ def bootstrap_parameters(
     peculiarities, such as its place in the network, so that resampling single rows would make intervals too narrow.
     """
     rng, exchanges = np.random.default_rng(0), select_exchanges(form, exchanges)
-    groups = [group for _, group in rows.groupby(["nodes", "workers"])]
+    measured = FitRows.from_tables(form, rows, exchanges)
+    groups = list_groups(rows)
+    errors = inflate_residuals(log_residuals(form, parameters, rows), form)
+    exchange_errors = measured.exchanges.log_residuals(form, parameters)
     draws = []
     for _ in range(STEP_TIME_BOOTSTRAP_DRAWS):
         if len(groups) > 2 * len(form.parameter_names):
-            drawn_rows = pd.concat([groups[i] for i in rng.integers(0, len(groups), len(groups))])
+            order = np.concatenate([groups[i] for i in rng.integers(0, len(groups), len(groups))])
+            drawn, drawn_table = measured.select(order), rows.iloc[order]
         else:  # too few groups to leave any out: add resampled residuals to all rows
-            noise = rng.choice(inflate_residuals(log_residuals(form, parameters, rows), form), len(rows))
-            drawn_rows = rows.assign(seconds=rows.seconds * np.exp(noise))
-        residuals = ExchangeTimings.from_table(exchanges).log_residuals(form, parameters)
-        noise = rng.choice(residuals, len(residuals)) if len(residuals) else residuals
-        drawn_exchanges = exchanges.assign(seconds=exchanges.seconds * np.exp(noise))
-        identifiable = is_still_identifiable(form, drawn_rows, exchanges)
-        draws.append(fit_form(form, drawn_rows, drawn_exchanges, parameters) if identifiable else parameters)
+            drawn, drawn_table = measured.shift(rng.choice(errors, len(rows))), rows
+        if len(exchange_errors):
+            drawn = drawn.shift_exchanges(rng.choice(exchange_errors, len(exchange_errors)))
+        identifiable = is_still_identifiable(form, drawn_table, exchanges)
+        draws.append(fit_rows(form, drawn, parameters) if identifiable else parameters)
     return draws
+
+
+def list_groups(rows: pd.DataFrame) -> list[IntArray]:
+    """List the positions of the rows of each number of nodes and workers."""
+    group_numbers = rows.groupby(["nodes", "workers"]).ngroup().to_numpy()
+    return [np.flatnonzero(group_numbers == number) for number in range(group_numbers.max() + 1)]
 
 
 def is_still_identifiable(form: StepTimeForm, rows: pd.DataFrame, exchanges: pd.DataFrame) -> bool:

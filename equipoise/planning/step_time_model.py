@@ -9,6 +9,7 @@ inside a node (`local`) and between nodes (`between`). The exchange is one ring 
 `two_rings`, a ring inside each node followed by a ring of one worker per node.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ import pandas as pd
 from equipoise.type_aliases import FloatArray
 
 NETWORK_LEVELS = ("local", "between")  # inside a node, and between nodes
+StepParameters = Mapping[str, float] | Mapping[str, FloatArray] | Mapping[str, FloatArray | float]
+"""parameters by name; arrays have one row for each of several values, and one column"""
 
 
 class StepTimeForm(NamedTuple):
@@ -54,16 +57,19 @@ class StepSettings(NamedTuple):
         return cls(*(rows[name].to_numpy(float) for name in ("nodes", "workers", "batch")))
 
 
-def ring_all_reduce_seconds(workers: FloatArray, alpha: float, volume: FloatArray | float) -> FloatArray:
+def ring_all_reduce_seconds(workers: FloatArray, alpha: FloatArray | float, volume: FloatArray | float) -> FloatArray:
     """Return the seconds of a ring all-reduce of a gradient that takes `volume` seconds to send once."""
     return 2 * (workers - 1) * alpha + 2 * (workers - 1) / workers * volume
 
 
 def compute_and_exchange_seconds(
-    form: StepTimeForm, parameters: dict[str, float], settings: StepSettings, byte_share: FloatArray | float = 1.0
+    form: StepTimeForm, parameters: StepParameters, settings: StepSettings, byte_share: FloatArray | float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
     """Return the seconds of computing and of exchanging `byte_share` of the gradient, each without overlap."""
-    values = dict.fromkeys(("c", "local_alpha", "local_volume", "between_alpha", "between_volume"), 0.0) | parameters
+    values = {
+        **dict.fromkeys(("c", "local_alpha", "local_volume", "between_alpha", "between_volume"), 0.0),
+        **parameters,
+    }
     compute = values["a"] + values["c"] * settings.batch
     local = values["local_alpha"], values["local_volume"] * byte_share
     between = values["between_alpha"], values["between_volume"] * byte_share
@@ -79,12 +85,12 @@ def compute_and_exchange_seconds(
     )
 
 
-def overlapped_seconds(compute: FloatArray, exchange: FloatArray, g: float) -> FloatArray:
+def overlapped_seconds(compute: FloatArray, exchange: FloatArray, g: FloatArray | float) -> FloatArray:
     """Return the seconds of a step whose parts overlap with exponent g: 1 is their sum, 10 nearly the longer one."""
     longer, shorter = np.maximum(compute, exchange), np.minimum(compute, exchange)
     return np.asarray(longer * (1 + (shorter / longer) ** g) ** (1 / g))
 
 
-def step_seconds(form: StepTimeForm, parameters: dict[str, float], settings: StepSettings) -> FloatArray:
+def step_seconds(form: StepTimeForm, parameters: StepParameters, settings: StepSettings) -> FloatArray:
     """Return the seconds per optimizer step at each setting."""
     return overlapped_seconds(*compute_and_exchange_seconds(form, parameters, settings), parameters.get("g", 1.0))

@@ -17,6 +17,8 @@ from jobs import LOOPBACK_ENV, isolate_local_ray
 from jobs.cli.serve_arguments import format_serve_help, require_serve_arguments
 
 COMMAND_MODULES = {
+    "up": "jobs.up",
+    "down": "jobs.down",
     "train": "jobs.train",
     "sweep": "jobs.sweep",
     "plan": "jobs.plan",
@@ -37,6 +39,7 @@ COMMAND_MODULES = {
     "local-cluster": "jobs.cluster.local",
     "validate-cluster": "jobs.cluster.validate",
 }
+HEAD_COMMANDS = ("local-cluster", "up", "down")  # their head takes jobs from whoever has its token
 SERVE_HELP = "Serve a bundle over HTTP with Ray Serve: equipoise serve bundle=bundles/digits port=8000."
 
 
@@ -56,7 +59,7 @@ def main() -> int:
         names = [*COMMAND_MODULES, "serve"]
         similar = "".join(f"did you mean {match}? " for match in get_close_matches(name, names, 1))
         return print_error(f"no command {name!r}; {similar}there are: {', '.join(names)} [option-choice]", REFUSED)
-    if name != "local-cluster":  # a head takes jobs from whoever has its user's token
+    if name not in HEAD_COMMANDS:
         isolate_local_ray()
     sys.argv = [f"equipoise {name}", *arguments]
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does: a workload of the user's own lies there

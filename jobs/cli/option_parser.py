@@ -37,25 +37,31 @@ LIST_KINDS = {int: "whole numbers", float: "numbers"}
 TYRO_OPTIONS = "--tyro-"  # of shell completion, which the help does not show
 
 
-def parse_options(options_class: type[Options], arguments: Sequence[str] | None = None) -> Options:
-    """Parse the command line, or `arguments`, into an options class; refuse a mistake in one sentence."""
+def parse_options(
+    options_class: type[Options], arguments: Sequence[str] | None = None, command_name: str = ""
+) -> Options:
+    """Parse the command line, or `arguments`, into an options class; refuse a mistake in one sentence.
+
+    `command_name` is how remedies call the command, by default as the user has typed it.
+    """
     tokens = sys.argv[1:] if arguments is None else list(arguments)
+    command_name = command_name or format_command_name()
 
     def refuse_mistake(event: ParseErrorEvent) -> None:
-        require_known_options(tokens, list_option_names(options_class))
-        raise describe_mistake(event)
+        require_known_options(tokens, list_option_names(options_class), command_name)
+        raise describe_mistake(event, command_name)
 
     with on_parse_error(refuse_mistake):
-        return tyro.cli(options_class, prog=format_command_name(), args=tokens)
+        return tyro.cli(options_class, prog=command_name, args=tokens)
 
 
-def describe_mistake(event: ParseErrorEvent) -> EquipoiseError:
+def describe_mistake(event: ParseErrorEvent, command_name: str) -> EquipoiseError:
     """Return the error for what tyro could not parse: our own one where an option refused its value."""
     if (cause := find_own_error(sys.exception())) is not None:
         argument = getattr(event, "argument", None)
         name = option_name(argument) if argument is not None else ""
         return cause if name.lstrip("-") in cause.problem else cause.within(name)
-    help_hint = f"{format_command_name()} --help lists the options"
+    help_hint = f"{command_name} --help lists the options"
     match event:
         case MissingArgs(missing_arguments=missing):
             names = ", ".join(option_name(entry.arg) for entry in missing)
@@ -122,12 +128,12 @@ def list_option_names(options_class: type) -> list[str]:
     return [name for names in OPTION_NAMES.findall(help_text.getvalue()) for name in names.split(", ")]
 
 
-def require_known_options(tokens: Sequence[str], known: Sequence[str]) -> None:
+def require_known_options(tokens: Sequence[str], known: Sequence[str], command_name: str) -> None:
     """Refuse the first option that is not known, with the most similar one that is."""
     for token in tokens:
         name = token.partition("=")[0]
         is_long = name.startswith("--") and name != "--" and not name.startswith(TYRO_OPTIONS)
         if is_long and name.replace("_", "-") not in known:
             similar = get_close_matches(name, known, 1)
-            remedy = f"did you mean {similar[0]}?" if similar else f"{format_command_name()} --help lists them"
+            remedy = f"did you mean {similar[0]}?" if similar else f"{command_name} --help lists them"
             raise EquipoiseError("option-unknown", f"unknown option {name}", remedy)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dashboards.experiments import Experiment, Sweep
 from dashboards.reports import write_pages
-from equipoise.formatting import format_bit_rate, format_bytes, make_printable, pluralize
+from equipoise.formatting import format_bit_rate, format_bytes, format_number, format_range, make_printable, pluralize
 from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.confirmation import ConfirmationResult
 from equipoise.planning.devices.device_sections import find_section, split_section
@@ -54,10 +54,12 @@ def format_confirmation(result: ConfirmationResult) -> str:
     predicted = result.predicted
     workers = pluralize(result.workers, "worker")
     setting = f"plan {result.status}: a run with {workers} x {result.batch}{format_way(result.exchange)}"
-    expected = f"predicted {predicted.low:.3g} to {predicted.high:.3g} s (best estimate {predicted.value:.3g} s)"
+    expected = (
+        f"predicted {format_range(predicted.low, predicted.high)} s (best estimate {format_number(predicted.value)} s)"
+    )
     if result.seconds is None:
         return f"{setting} ended without reaching the target ({make_printable(result.outcome)}); {expected}"
-    return f"{setting} took {result.seconds:.3g} s to the target, {result.side} the {expected}"
+    return f"{setting} took {format_number(result.seconds)} s to the target, {result.side} the {expected}"
 
 
 def list_printed_settings(document: PlanDocument) -> list[PredictedSetting]:
@@ -78,8 +80,8 @@ def format_setting(setting: PredictedSetting, document: PlanDocument) -> str:
     seconds = setting.seconds
     return (
         f" {mark} {setting.nodes:>5} {setting.workers:>7} {setting.batch:>6} {setting.global_batch:>7}"
-        f" {lr:>8}  {seconds.value:>9,.4g} ({seconds.low:,.4g} to {seconds.high:,.4g})"
-        f"  {setting.worker_seconds:>12,.4g}{format_dollars(setting, document)}"
+        f" {lr:>8}  {format_number(seconds.value, 4):>9} ({format_range(seconds.low, seconds.high, 4)})"
+        f"  {format_number(setting.worker_seconds, 4):>12}{format_dollars(setting, document)}"
         f"{format_energy(setting, document)}{source}{knee}{format_kind(setting.device)}{way}"
     )
 
@@ -145,7 +147,7 @@ def format_milliseconds(row: StepTimePrediction) -> str:
     """Format the seconds of a step with their interval as milliseconds; an empty string without a prediction."""
     if row.seconds is None or row.low is None or row.high is None:
         return ""
-    value, low, high = (f"{1000 * seconds:,.4g}" for seconds in (row.seconds, row.low, row.high))
+    value, low, high = (format_number(1000 * seconds, 4) for seconds in (row.seconds, row.low, row.high))
     return f"{value} ms ({low} to {high})"
 
 
@@ -197,14 +199,15 @@ def format_verdicts(document: PlanDocument) -> list[str]:
     if switch and switch.bits_per_second is not None:
         lines.append(f"the answer changes at {format_bit_rate(switch.bits_per_second / 8)} on the slowest links")
     if switch and switch.delay_seconds is not None:
-        lines.append(f"the answer changes at {1e3 * switch.delay_seconds:.3g} ms a message on the slowest links")
+        delay = format_number(1e3 * switch.delay_seconds)
+        lines.append(f"the answer changes at {delay} ms a message on the slowest links")
     return lines
 
 
 def format_verdict(verdict: ExchangeVerdict) -> str:
     """Format the verdict on a way of exchange as a row."""
     sent = "-" if verdict.sent_bytes is None else format_bytes(verdict.sent_bytes)
-    limit = "" if verdict.max_speedup is None else f", at most {verdict.max_speedup:.3g} times as fast"
+    limit = "" if verdict.max_speedup is None else f", at most {format_number(verdict.max_speedup)} times as fast"
     end = limit if verdict.seconds is None else ""
     return (
         f"   {verdict.exchange or EXACT_TEXT:<17} {format_interval(verdict.seconds):<25} {sent:>11}"
@@ -214,7 +217,9 @@ def format_verdict(verdict: ExchangeVerdict) -> str:
 
 def format_interval(estimate: IntervalEstimate | None) -> str:
     """Format a value with its interval; a dash where it is not known."""
-    return "-" if estimate is None else f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
+    if estimate is None:
+        return "-"
+    return f"{format_number(estimate.value)} ({format_range(estimate.low, estimate.high)})"
 
 
 def format_exchanges(section: StepTimeSection | None, is_requested: bool) -> list[str]:
@@ -244,7 +249,7 @@ def format_fastest(fastest: FastestExchange) -> str:
     return (
         f"shortest step{format_rate(fastest.bits_per_second)} of {fastest.compared} exchanges, {fastest.workers} x"
         f" {fastest.batch} on {pluralize(fastest.nodes, 'node')}: {fastest.exchange or EXACT_TEXT},"
-        f" {1000 * fastest.seconds:,.4g} ms"
+        f" {format_number(1000 * fastest.seconds, 4)} ms"
     )
 
 
@@ -253,11 +258,11 @@ def format_prediction(row: StepTimePrediction) -> str:
     seconds, low, high = (1000 * (value or 0.0) for value in (row.seconds, row.low, row.high))
     return (
         f"{row.exchange or EXACT_TEXT}{format_rate(row.bits_per_second)}, {row.workers} x {row.batch} on"
-        f" {pluralize(row.nodes, 'node')}{format_kind(row.device)}: a step takes {seconds:,.4g} ms"
-        f" ({low:,.4g} to {high:,.4g})"
+        f" {pluralize(row.nodes, 'node')}{format_kind(row.device)}: a step takes {format_number(seconds, 4)} ms"
+        f" ({format_range(low, high, 4)})"
     )
 
 
 def format_rate(rate: float | None) -> str:
     """Format the rate of a link in Mbit/s; an empty text where it is unknown."""
-    return "" if rate is None else f" at {rate / 1e6:,.4g} Mbit/s"
+    return "" if rate is None else f" at {format_number(rate / 1e6, 4)} Mbit/s"

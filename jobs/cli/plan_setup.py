@@ -6,7 +6,7 @@ from pathlib import Path
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import make_printable
+from equipoise.formatting import format_number, format_range, make_printable
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.confirmation import ConfirmationResult, find_run_of_plan
 from equipoise.planning.document import PlanEntry
@@ -81,8 +81,9 @@ def format_unconfirmed(location: Path, run: ConfirmationResult | None) -> str:
     """Return a message that a plan is not confirmed, and that the last run with its settings refuted it, if any."""
     if run is None:
         return f"note: the plan at {location} is not confirmed: no training run has been made with it yet"
-    missed = "missed the target" if run.seconds is None else f"took {run.seconds:.3g} s"
+    missed = "missed the target" if run.seconds is None else f"took {format_number(run.seconds)} s"
     return (
         f"warning: the plan at {location} was refuted: a training run with its settings {missed} where"
-        f" {run.predicted.low:.3g} to {run.predicted.high:.3g} s were predicted; its prediction counts that run in now"
+        f" {format_range(run.predicted.low, run.predicted.high)} s were predicted;"
+        " its prediction counts that run in now"
     )

@@ -8,7 +8,7 @@ import pandas as pd
 from rich.live import Live
 from rich.table import Table
 
-from equipoise.formatting import pluralize
+from equipoise.formatting import format_number, pluralize
 from equipoise.planning.search import SettingResult
 
 MIN_LINE_SECONDS = 5.0  # between two lines with the same best setting
@@ -62,7 +62,7 @@ class SweepStatus:
     def format_setting(self, result: SettingResult) -> str:
         """Format a setting with its time to the target and its number of seeds."""
         workers = self.workers_by_batch[result.global_batch]
-        time_text = f"{result.seconds:.3g} s" if result.seconds < float("inf") else "target not reached yet"
+        time_text = f"{format_number(result.seconds)} s" if result.seconds < float("inf") else "target not reached yet"
         seeds = pluralize(result.num_seeds, "seed")
         return f"{workers} x {result.global_batch // workers} at lr {result.lr:.3g}: {time_text} ({seeds})"
 

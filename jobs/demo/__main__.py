@@ -1,8 +1,9 @@
 """Run the whole workflow on built-in data: sweep, plan, train, publish, serve, detect a drift and adapt to it.
 
-Every chapter runs the commands that a user would give, on a private Ray cluster, while simulated clients send
-images. It takes a few minutes and leaves its records, logs and pages in --out; start at --out/index.html. It does not
-resume: the same command replaces what an earlier demo left there.
+With --act detection it is about a detector: train, publish, serve, detect a drift, draw boxes on the labelling page
+and adapt to them. Every chapter runs the commands that a user would give, on a private Ray cluster, while simulated
+clients send images. It takes a few minutes and leaves its records, logs and pages in --out; start at --out/index.html.
+It does not resume: the same command replaces what an earlier demo left there.
 
 Exit status: 0 done; 1 a chapter failed; 2 wrong options or files; 143 stopped.
 """
@@ -16,10 +17,12 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 from dashboards.build import build_index
 from dashboards.demo_report import build_demo_page, is_demo_folder, read_demo_records, summarize_demo
@@ -34,10 +37,16 @@ from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import LocalPath
 from jobs.cluster.private_ray import start_private_ray
 from jobs.cluster.processes import find_free_ports
-from jobs.demo.chapters import CHAPTERS, DemoState
+from jobs.demo.chapters import CHAPTERS
+from jobs.demo.demo_state import DemoState
+from jobs.demo.detection_chapters import DETECTION_CHAPTERS
+from jobs.demo.service_clients import ServiceClients
+from jobs.demo.shelf_clients import ShelfClients
 from jobs.demo.traffic import SimulatedClients
 
 RAY_SLOTS = 2
+CHAPTERS_BY_ACT = {"pictures": CHAPTERS, "detection": DETECTION_CHAPTERS}
+CLIENTS_BY_ACT: dict[str, type[ServiceClients]] = {"pictures": SimulatedClients, "detection": ShelfClients}
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -47,6 +56,8 @@ class DemoOptions:
 
     out: LocalPath = Path("runs/demo")
     """folder for all that it writes; one that holds an earlier demo is emptied first"""
+    act: Literal["pictures", "detection"] = "pictures"
+    """pictures of one product each, or detection of each product on a shelf"""
     keep: bool = False
     """keep the service running at the end, until Ctrl-C"""
 
@@ -65,7 +76,7 @@ def main() -> int:
     with lock_folder(out):
         try:
             clear_demo_folder(out)
-            return run_demo(out, options.keep)
+            return run_demo(out, options)
         except (CommandFailed, EquipoiseError, OSError) as error:
             raise CommandFailed(f"the demo failed: {error}") from error
 
@@ -101,32 +112,34 @@ def clear_demo_folder(out: Path) -> None:
     DemoStory.empty().write(out)
 
 
-def run_demo(out: Path, keep_service: bool) -> int:
+def run_demo(out: Path, options: DemoOptions) -> int:
     """Run every chapter, write the page and return the exit status."""
-    start = time.monotonic()
+    start, chapters = time.monotonic(), CHAPTERS_BY_ACT[options.act]
     with start_private_ray(RAY_SLOTS) as private_ray:
-        state = DemoState(out, private_ray, SimulatedClients(find_free_ports(1)[0]))
-        for number, title in enumerate(CHAPTERS, 1):
-            print(f"[{number}/{len(CHAPTERS)}] {title} ...", flush=True)
-            print(*(f"      {line}" for line in run_chapter(state, title)), sep="\n", flush=True)
+        state = DemoState(out, private_ray, CLIENTS_BY_ACT[options.act](find_free_ports(1)[0]))
+        state.story.act = options.act
+        for number, title in enumerate(chapters, 1):
+            print(f"[{number}/{len(chapters)}] {title} ...", flush=True)
+            lines = run_chapter(state, title, chapters[title])
+            print(*(f"      {line}" for line in lines), sep="\n", flush=True)
         state.story.seconds = time.monotonic() - start
         state.story.write(out)
         print(*write_summary_page(out), sep="\n", flush=True)
-        if keep_service:
+        if options.keep:
             print(f"\nthe service keeps running at http://127.0.0.1:{state.clients.port}/ until Ctrl-C", flush=True)
             with suppress(KeyboardInterrupt):
                 signal.pause()
     return 0
 
 
-def run_chapter(state: DemoState, title: str) -> list[str]:
+def run_chapter(state: DemoState, title: str, chapter: Callable[[DemoState], list[str]]) -> list[str]:
     """Run a chapter, record its title and seconds, and return its lines for the terminal.
 
     The story is saved first, so that the results of earlier chapters survive a failure of this one.
     """
     start = time.monotonic()
     state.story.write(state.out)
-    lines = CHAPTERS[title](state)
+    lines = chapter(state)
     seconds = time.monotonic() - start
     state.story.chapters.append(ChapterTime(title=title, seconds=seconds))
     return [*lines, f"({seconds:.0f} s)"]
@@ -144,10 +157,23 @@ def write_summary_page(out: Path) -> list[str]:
         f"  page    {index}",
         "",
         "Try next:",
-        f"  .venv/bin/python -m jobs.sweep --workload folder --data photos --out {out.parent}/photos  # your images",
-        f"  .venv/bin/serve run services.pages:build runs={out.parent}  # live pages of all runs",
-        f"  .venv/bin/serve run services.app:build bundle={out / 'bundles' / 'adapted'}  # then send it an image",
+        *(f"  {line}" for line in list_next_commands(out, records.story.act)),
     ]
+
+
+def list_next_commands(out: Path, act: str) -> list[str]:
+    """Return the commands to try after an act."""
+    pages = f".venv/bin/serve run services.pages:build runs={out.parent}  # live pages of all runs"
+    serve = f".venv/bin/serve run services.app:build bundle={out / 'bundles' / 'adapted'}  # then send it an image"
+    if act == "detection":
+        train = f"--workload boxes --data photos --out {out.parent}/photos  # your labelled pictures"
+        return [
+            ".venv/bin/python -m jobs.label --images photos --out labels  # your pictures, then export them",
+            f".venv/bin/python -m jobs.train {train}",
+            serve,
+        ]
+    sweep = f"--workload folder --data photos --out {out.parent}/photos  # your images"
+    return [f".venv/bin/python -m jobs.sweep {sweep}", pages, serve]
 
 
 if __name__ == "__main__":

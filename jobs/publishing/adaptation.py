@@ -9,10 +9,10 @@ from safetensors.torch import save_file
 
 from equipoise.bundle.bundle import PictureBundle
 from equipoise.bundle.kinds.boxes_bundle import BoxesBundle
-from equipoise.captures.store import CaptureStore
 from equipoise.config import TrainConfig
 from equipoise.drift.adaptation.fit_corruptions import MIN_DRIFTED_IMAGES, CorruptionFit, fit_corruption_amounts
 from equipoise.drift.adaptation.label_prior import label_shift_weights, shift_class_prior
+from equipoise.drift.adaptation.labelled_images import group_images, load_labelled_images
 from equipoise.drift.adaptation.workload import (
     ADAPTED_WORKLOAD,
     AMOUNT_SHARE_RANGE,
@@ -23,9 +23,9 @@ from equipoise.drift.adaptation.workload import (
     apply_corruptions,
     load_base_workload,
     load_images,
-    load_labelled_images,
 )
 from equipoise.drift.diagnosis.verdict import Verdict
+from equipoise.drift.features.box_stats import BOX_CAUSES
 from equipoise.drift.profiling.bundle_profile import load_bundle_profile
 from equipoise.drift.reference.profile import ReferenceProfile
 from equipoise.errors import EquipoiseError
@@ -39,10 +39,30 @@ from equipoise.training.finetune import find_classifier_layer, initialize_from_p
 from equipoise.training.torch_state import collect_weights
 from equipoise.workloads import load_workload
 from jobs.publishing.known_conditions import find_condition
+from jobs.publishing.labelled_captures import LabelSources, export_labels
 from jobs.ray_train.run import train_on_cluster
 
+ADVICE_BY_CAUSE = {
+    "blur": "clean or focus the lens: lost detail is gone, and training on blurred images costs accuracy on sharp ones;"
+    " give --accept-blur if it is there to stay",
+    "new class": "label the images that look like nothing before (GET /capture), and train with a class for them",
+    **dict.fromkeys(
+        BOX_CAUSES,
+        "the light is as before: label 30 captures or more on the page of equipoise label, and give them with --labels",
+    ),
+    "features": "no change of light or camera explains it: label 30 images or more and give them with --capture-dir,"
+    " and boxes with --labels",
+}
+MIN_LABELS = 30  # labelled images needed where the cause does not say what changed
+LABELLED_CAUSES = ("features", *BOX_CAUSES)  # causes to which a model is adapted by labelled images alone
 VALIDATION_SHARE = 0.3  # of the labelled images, held out from training to judge the model
 MAX_LISTED_CLASSES = 3  # classes listed, those whose shares changed most
+
+
+def find_advice(cause: str | None, label_count: int, accept_blur: bool) -> str | None:
+    """Return what a person should do first about a cause; None where the model can be adapted to it."""
+    is_adaptable = accept_blur if cause == "blur" else cause in LABELLED_CAUSES and label_count >= MIN_LABELS
+    return None if cause is None or is_adaptable else ADVICE_BY_CAUSE.get(cause)
 
 
 def build_recipe(model: PictureBundle, verdict: Verdict, data: str | None) -> AdaptationRecipe:
@@ -87,14 +107,6 @@ def load_profile(model: PictureBundle) -> ReferenceProfile:
     return load_bundle_profile(model)
 
 
-def count_labels(capture: str | None, model: PictureBundle, verdict: Verdict) -> int:
-    """Count the captures since the drift began that are labelled with one of the model's classes."""
-    if capture is None or isinstance(model, BoxesBundle):  # labels of captures are classes, not boxes
-        return 0
-    captures = CaptureStore(capture).list_captures(limit=None)
-    return sum(row.label_given in model.classes and row.at >= verdict.onset_seconds for row in captures)
-
-
 def describe_condition(condition: DriftCondition, label_count: int) -> str:
     """Describe in words what the adaptation to a condition will do."""
     if condition.weights:
@@ -112,20 +124,17 @@ def describe_condition(condition: DriftCondition, label_count: int) -> str:
 
 
 def prepare_recipe(
-    capture: str | None, model: PictureBundle, recipe: AdaptationRecipe, verdict: Verdict, work_folder: Path
+    sources: LabelSources, model: PictureBundle, recipe: AdaptationRecipe, verdict: Verdict, work_folder: Path
 ) -> AdaptationRecipe:
     """Write the recipe and its labelled images to a folder, its changes fitted to them if there are enough."""
-    if capture and count_labels(capture, model, verdict):
-        count_by_class = CaptureStore(capture).export_labelled(
-            work_folder / LABELLED_FOLDER, model.classes, verdict.onset_seconds
-        )
-        count = sum(count_by_class.values())
+    if count := export_labels(sources, model, verdict, work_folder / LABELLED_FOLDER):
         recipe = replace(recipe, train=count - round(VALIDATION_SHARE * count))
     base = load_base_workload(recipe, model.manifest.decode_config())
     images, labels = load_labelled_images(work_folder / LABELLED_FOLDER, base)
     if len(labels) >= MIN_DRIFTED_IMAGES and recipe.drift.changes:
         clean_images = apply_corruptions(load_images(base.validation), recipe.before.changes)
-        fit = CorruptionFit(clean_images, base.validation.targets.numpy(), images, labels.numpy())
+        clean_groups, groups = group_images(base.validation.targets.numpy(), labels.numpy())
+        fit = CorruptionFit(clean_images, clean_groups, images, groups)
         recipe = replace(recipe, drift=DriftCondition(tuple(fit_corruption_amounts(recipe.drift.changes, fit))))
         print(describe_condition(recipe.drift, len(labels)))
     recipe.write(work_folder)

@@ -38,6 +38,8 @@ def export_programs(
     """
     try:
         program = export_model(model, example, keywords)
+    except EquipoiseError:
+        raise
     except Exception as error:
         reason = f"{type(error).__name__}: {first_error_line(error, 'no message')}"
         remedy = "set use_cache = False in its config" if "Cache" in reason else ""

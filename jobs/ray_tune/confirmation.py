@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
-
 from equipoise.config import TrainConfig
-from equipoise.planning.build_document import PlanRequest, build_plan_document, read_request
+from equipoise.planning.build_document import build_plan_document
 from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
 from equipoise.planning.energy.plan_energy import add_energy_front, label_energy
 from equipoise.planning.energy.step_energy import assume_power, fit_step_energy
 from equipoise.planning.exchanges.training_options import name_exchange, replace_exchange
+from equipoise.planning.replanning.folder_tables import read_sweep_request
+from equipoise.planning.replanning.refuting_runs import add_refuting_runs
 from equipoise.planning.training_setup import TrainingSetup
 from equipoise.registries.sweep_recipes import PLAIN_RECIPE
 from equipoise.runs.folder import load_finished_run
@@ -29,7 +29,6 @@ from jobs.ray_train.run import train_on_cluster, write_run_page
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
 from jobs.ray_tune.exchanges.plan_exchanges import add_sweep_verdicts, list_exchange_runs, select_exact_request
 from jobs.ray_tune.exchanges.plan_memory import add_memory_verdicts, limit_memory
-from jobs.ray_tune.target_crossings import TARGETS_TABLE
 
 CONFIRMATION_SEED_OFFSET = 1000  # above the seeds of all trials: the plan is tested on a seed that it was not chosen by
 MAX_FURTHER_PLANS = 2  # tried after a plan was refuted, while there is time
@@ -121,17 +120,6 @@ def write_plan(
     return document
 
 
-def read_sweep_request(out: Path) -> PlanRequest:
-    """Read the tables of a sweep as a request for a plan."""
-    exchange, targets = out / "exchange.csv", out / TARGETS_TABLE
-    return read_request(
-        system=out / "system.csv",
-        exchange=exchange if exchange.exists() else None,
-        statistical=out / "statistical.csv",
-        targets=targets if targets.exists() else None,
-    )
-
-
 def load_refuting_runs(out: Path, setup: TrainingSetup) -> list[ConfirmationResult]:
     """Read the runs that refuted earlier plans of a sweep from its plan.json; those of another recipe say nothing."""
     if not (out / PLAN_FILE).exists():
@@ -141,35 +129,6 @@ def load_refuting_runs(out: Path, setup: TrainingSetup) -> list[ConfirmationResu
     if (recipe or PLAIN_RECIPE) != (setup.recipe or PLAIN_RECIPE):
         return []
     return [run for run in document.confirmations if run.status == "refuted"]
-
-
-def add_refuting_runs(request: PlanRequest, runs: Sequence[ConfirmationResult]) -> PlanRequest:
-    """Add runs to the tables of a request; a setting with which one missed the target is not planned with again.
-
-    Runs on numbers of workers that the tables no longer have are left out.
-    """
-    if request.system is None or request.statistical is None:
-        return request
-    timed_workers = set(request.system.workers)
-    runs = [run for run in runs if run.workers in timed_workers]
-    if not runs:
-        return request
-    steps = [
-        {"nodes": run.nodes, "workers": run.workers, "batch": run.batch, "seconds": run.step.value}
-        for run in runs
-        if run.step
-    ]
-    examples = [
-        {"global_batch": run.global_batch, "lr": run.lr, "seed": run.seed, "examples": run.examples.value,
-         "reached": int(run.seconds is not None)}
-        for run in runs
-    ]  # fmt: skip
-    return replace(
-        request,
-        system=pd.concat([request.system, pd.DataFrame(steps)], ignore_index=True),
-        statistical=pd.concat([request.statistical, pd.DataFrame(examples)], ignore_index=True),
-        excluded_settings=frozenset((run.global_batch, run.lr) for run in runs if run.seconds is None),
-    )
 
 
 def run_confirmation(

@@ -6,13 +6,13 @@ from pathlib import Path
 import pandas as pd
 
 from equipoise.formatting import pluralize
+from equipoise.planning.measurements import TARGETS_TABLE
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record, examples_at_target
 from equipoise.runs.target import Target
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS, UNFINISHED_STATUSES, count_examples_seen
 from jobs.timing.timing_tables import write_csv
 
-TARGETS_TABLE = "targets.csv"
 TARGET_CROSSING_COLUMNS = ["target", *FINISHED_TRIAL_COLUMNS]
 
 

@@ -30,6 +30,7 @@ from jobs.cli.sweep_status import SweepStatus
 from jobs.cluster.resources import worker_resources
 from jobs.ray_tune.multi_worker_trial import LAUNCHER_RESOURCES, release_placement_group, run_multi_worker_trial
 from jobs.ray_tune.scheduling.deadline_scheduler import DeadlineScheduler, TimeReserve
+from jobs.ray_tune.scheduling.search_file import write_search_progress
 from jobs.ray_tune.single_worker_trial import SingleWorkerTrial, build_trial_config
 from jobs.ray_tune.trial_messages import TrialMetrics, TrialWorkerConfig
 from jobs.ray_tune.trial_records import (
@@ -163,6 +164,7 @@ class SearchAdapter(Searcher):
             must_wait = not time_is_up and self.search.depends_on_running(self.finished_trials, running)
             return None if must_wait else Searcher.FINISHED
         self.running_trials[trial_id] = suggestion, time.monotonic()
+        write_search_progress(self)
         return asdict(self.sweep_trials.build_worker_config(suggestion))
 
     def time_is_up(self) -> bool:
@@ -205,6 +207,7 @@ class SearchAdapter(Searcher):
             self.stopped_paths.append(path)
         else:
             self.add_records([record])
+        write_search_progress(self)
         self.sweep_status.show(self.finished_trials, len(self.running_trials), self.setting_results)
 
     def add_earlier_records(self) -> None:

@@ -1,7 +1,7 @@
 """ASGI application of the labelling page."""
 
+import hmac
 import logging
-import secrets
 from functools import cache
 from importlib.resources import files
 
@@ -36,6 +36,8 @@ CONTENT_SECURITY_POLICY = (
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
+PAGE_TOKEN_PURPOSE = b"token of the labelling page"  # the key itself does not follow from it
+
 logger = logging.getLogger(__name__)
 
 
@@ -46,10 +48,10 @@ class LabellingApplication:
         """Build the routes; with API keys, each request must carry one.
 
         A browser sends a password with GET only, so the page itself gets a token for its other requests: pages of
-        other sites cannot read it.
+        other sites cannot read it. Replicas, and a server that was started anew, take each other's tokens.
         """
         self.session = session
-        self.page_token = secrets.token_urlsafe(32) if api_keys else ""
+        self.page_token = hmac.new(api_keys[0].encode(), PAGE_TOKEN_PURPOSE, "sha256").hexdigest() if api_keys else ""
         auth = ApiKeyAuth((*api_keys, self.page_token) if api_keys else ())
         routes = [
             Route("/", self.get_page),
@@ -69,17 +71,29 @@ class LabellingApplication:
 
     async def get_page(self, _: Request) -> Response:
         """Answer GET /: the page."""
-        html = load_page_template().render(**self.session.page_facts(), token=self.page_token)
-        headers = {"content-security-policy": CONTENT_SECURITY_POLICY, "cache-control": "no-store"}
-        return HTMLResponse(html, headers=headers | {"permissions-policy": "camera=(self)"})
+        return render_label_page(self.session, token=self.page_token)
 
     async def get_asset(self, request: Request) -> Response:
         """Answer GET /assets/NAME: a style sheet or a script of the page."""
-        name = request.path_params["name"]
-        if name not in ASSET_TYPES:
-            raise HTTPException(404)
-        headers = {"cache-control": "private, no-cache", "x-content-type-options": "nosniff"}
-        return Response(read_asset(name), media_type=ASSET_TYPES[name], headers=headers)
+        return answer_asset(request.path_params["name"])
+
+
+def render_label_page(session: LabelSession, *, token: str = "", csrf_token: str = "", home: str = "") -> Response:
+    """Render the page of a session; its requests carry the token as a key, or the CSRF token of a site.
+
+    `home` is where a link leads back to; a page that stands alone has none.
+    """
+    html = load_page_template().render(**session.page_facts(), token=token, csrf_token=csrf_token, home=home)
+    headers = {"content-security-policy": CONTENT_SECURITY_POLICY, "cache-control": "no-store"}
+    return HTMLResponse(html, headers=headers | {"permissions-policy": "camera=(self)"})
+
+
+def answer_asset(name: str) -> Response:
+    """Return a style sheet or a script of the page."""
+    if name not in ASSET_TYPES:
+        raise HTTPException(404)
+    headers = {"cache-control": "private, no-cache", "x-content-type-options": "nosniff"}
+    return Response(read_asset(name), media_type=ASSET_TYPES[name], headers=headers)
 
 
 def load_page_template() -> Template:

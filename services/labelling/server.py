@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from equipoise.errors import EquipoiseError
+from equipoise.labels.captured_guesses import CapturedGuesser
 from equipoise.labels.guesses import read_guesses
 from equipoise.labels.store import LabelStore
 from services.http.server import HttpServer, require_unused_port
@@ -74,6 +75,8 @@ def build_session(settings: LabellingSettings) -> LabelSession:
     guesser = build_guesser(settings)
     if isinstance(guesser, BundleGuesser):
         guessed = dict.fromkeys(guesser.classes)
+    elif isinstance(guesser, CapturedGuesser):
+        guessed |= dict.fromkeys(guesser.list_classes(settings.images))
     store.add_classes(settings.kind, settings.classes if has_classes else [*guessed])
     return LabelSession(
         images=settings.images,
@@ -85,11 +88,11 @@ def build_session(settings: LabellingSettings) -> LabelSession:
     )
 
 
-def build_guesser(settings: LabellingSettings) -> ServiceGuesser | BundleGuesser | None:
-    """Return the model that gives first guesses, if there is one."""
+def build_guesser(settings: LabellingSettings) -> ServiceGuesser | BundleGuesser | CapturedGuesser:
+    """Return the model that gives first guesses; without one, captures have what their service answered."""
     if settings.service:
         return ServiceGuesser(settings.service, settings.service_key)
-    return BundleGuesser(settings.bundle, settings.kind) if settings.bundle else None
+    return BundleGuesser(settings.bundle, settings.kind) if settings.bundle else CapturedGuesser()
 
 
 def start_labelling(settings: LabellingSettings) -> HttpServer:
@@ -100,7 +103,7 @@ def start_labelling(settings: LabellingSettings) -> HttpServer:
     server = HttpServer(settings.host, settings.port, settings.certfile, settings.keyfile)
     application = LabellingApplication(session, api_keys)
     server.start(lambda _: application.app)
-    if settings.guess_ahead and session.guesser:
+    if settings.guess_ahead:
         ahead = threading.Thread(target=session.guess_ahead, args=(lambda: not server.is_alive,), daemon=True)
         ahead.start()
     return server

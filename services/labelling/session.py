@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+from equipoise.captures.file_listing import hold_capture
 from equipoise.errors import EquipoiseError
 from equipoise.labels.guesses import Guess
 from equipoise.labels.leases import LeaseBook
@@ -15,7 +17,7 @@ from equipoise.labels.queue import LabelQueue
 from equipoise.labels.store import LabelStore
 from equipoise.type_aliases import JsonObject
 
-Guesser = Callable[[Path], Guess]
+Guesser = Callable[[Path], Guess | None]
 MAX_GUESS_FAILURES = 3  # in a row, after which no model is asked any more
 
 logger = logging.getLogger(__name__)
@@ -35,16 +37,23 @@ class LabelSession:
     """model that is asked for a guess where none is known"""
     adds_guessed_classes: bool = True
     """add the classes of guesses to those of the session; otherwise what is guessed beyond these is left out"""
+    takes_pictures: bool = True
+    """pictures may be added on the page"""
 
     def __post_init__(self) -> None:
         self.leases = LeaseBook(self.store)
-        self.queue = LabelQueue(self.images, self.store, self.leases, self.guesses)
+        self.queue = self.build_queue()
         self._guess_failures = 0
         self._guess_lock = threading.Lock()
 
-    def page_facts(self) -> dict[str, str]:
+    def build_queue(self) -> LabelQueue:
+        """Return the queue of the pictures."""
+        return LabelQueue(self.images, self.store, self.leases, self.guesses)
+
+    def page_facts(self) -> dict[str, Any]:
         """Return the kind, and an id under which a browser keeps drafts of this folder of labels and no other."""
-        return {"kind": self.kind, "session_id": sha256(str(self.store.folder.absolute()).encode()).hexdigest()[:16]}
+        session_id = sha256(str(self.store.folder.absolute()).encode()).hexdigest()[:16]
+        return {"kind": self.kind, "session_id": session_id, "takes_pictures": self.takes_pictures}
 
     def describe_queue(self, holder: str) -> JsonObject:
         """Return the numbers of pictures, the kind and the classes, as the page shows them."""
@@ -59,8 +68,12 @@ class LabelSession:
         return {"document": self.open_picture(name, holder) if name else None, "queue": self.describe_queue(holder)}
 
     def open_picture(self, name: str, holder: str) -> JsonObject:
-        """Lease a picture, unless somebody else has it; return its size, labels and the model's guess."""
+        """Lease a picture, unless somebody else has it; return its size, labels and the model's guess.
+
+        The captures of a service make room for others: one that somebody has opened stays.
+        """
         copy = self.queue.page_copy(name)
+        hold_capture(self.queue.require_picture(name))
         is_taken = not self.leases.take_picture(name, holder)
         labels = self.store.read_labels(name)
         guess = None if labels else self.find_guess(name)
@@ -90,7 +103,8 @@ class LabelSession:
                 logger.warning("no first guess for %s: %s", name, error)
                 return None
             self._guess_failures = 0
-            self.guesses[name] = guess
+            if guess is not None:
+                self.guesses[name] = guess
         return guess
 
     def guess_ahead(self, is_stopped: Callable[[], bool]) -> None:

@@ -11,7 +11,8 @@ from starlette.routing import Route
 
 from equipoise.bundle.manifest import DATA_NAMES
 from equipoise.captures.capture import CAPTURE_POOLS
-from equipoise.captures.store import CaptureNotFound, CaptureStore
+from equipoise.captures.capture_id import CaptureNotFound
+from equipoise.captures.store import CaptureStore
 from equipoise.drift.features.statistic_schema import KINDS_OF_IMAGES
 from equipoise.drift.reference.profile import ReferenceUnavailable
 from equipoise.errors import EquipoiseError
@@ -66,7 +67,7 @@ class CaptureRoutes:
         return json_response(msgspec.to_builtins(CaptureListReply(captures=captures, trouble=trouble)))
 
     async def get_image(self, request: Request) -> Response:
-        """Answer GET /capture/ID: the image as the model received it, as PNG."""
+        """Answer GET /capture/ID: the image as PNG, as the model took it; to a detector, the photograph."""
         data = await call_capture_store(self._require_store().read_png, request.path_params["id"])
         return Response(data, media_type="image/png")
 

@@ -12,7 +12,6 @@ from dashboards.model_status import ModelStatus, VersionStatus
 from equipoise.bundle.bundle import load_bundle
 from equipoise.bundle.folder import verify_bundle
 from equipoise.bundle.manifest import Kind
-from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import download_folder
 from services.http.errors import RequestRejected, model_is_not_named, model_is_unknown
 from services.limits import Limits
@@ -191,15 +190,8 @@ class ModelRegistry:
         if path is None:
             return None
         version = self._load_version(path, engine)
-        manifests = version.bundle.manifest, current.bundle.manifest
-        if not all(manifest.image for manifest in manifests):
-            problem = f"cannot compare {version.path} with {current.path}: only models of images are compared"
-            raise EquipoiseError("models-incompatible", problem, "give neither canary nor shadow")
-        if manifests[0].image_input.shape != manifests[1].image_input.shape or (
-            manifests[0].classes != manifests[1].classes
-        ):
-            problem = f"cannot compare {version.path} with {current.path}: image shapes or classes differ"
-            raise EquipoiseError("models-incompatible", problem)
+        problem = f"cannot compare {version.path} with {current.path}"
+        version.bundle.manifest.require_comparable(current.bundle.manifest, problem)
         return version
 
     def _load_version(self, path: str, engine: str | None) -> LoadedVersion:

@@ -14,9 +14,8 @@ from docs.generate.__main__ import PAGE_BUILDERS, REFERENCE_FOLDER
 from docs.generate.class_tables import collect_classes
 from docs.generate.cli import parse_exit_statuses
 from docs.generate.environment import list_variables
-from docs.generate.fields import list_fields
 from docs.generate.file_formats import FILES, JSON_FILES, TEXTS, list_npz_arrays
-from docs.generate.options import find_options_class, load_option_groups
+from docs.generate.options import load_option_groups
 from docs.generate.python_api import PUBLIC_NAMES
 from equipoise.config import TrainConfig
 from equipoise.drift.features.box_stats import FoundBoxes
@@ -25,6 +24,8 @@ from equipoise.errors import ERROR_CODES
 from equipoise.workloads import load_workload
 from jobs.cli.main import COMMAND_MODULES
 from jobs.cli.option_parser import list_option_names
+from jobs.command_options.class_fields import list_fields
+from jobs.command_options.option_groups import find_options_class
 from jobs.publishing.kinds.boxes_publication import BoxesPublication
 from jobs.publishing.reference_arrays import build_reference_arrays
 from jobs.ray_tune.trial_records import FINISHED_TRIAL_COLUMNS

@@ -15,6 +15,7 @@ from equipoise.drift.profiling.bundle_profile import load_bundle_profile
 from jobs.check import main
 from services.http.openapi import build_openapi_document
 from services.limits import Limits
+from tests.support.captures import decode_png
 from tests.support.detector_service import encode_picture, start_detector_service
 from tests.support.square_detector import draw_squares, publish_squares
 
@@ -142,8 +143,9 @@ def test_requests_are_watched_and_kept_with_their_boxes(pictures, tmp_path):
     with start_detector_service(bundle.folder, tmp_path) as service:
         observer = service.observer
         observer.credit_seconds = 10.0
-        for pixels in pictures:
-            service.ask(encode_picture(pixels))
+        for index, pixels in enumerate(pictures):
+            side = (48, 120)[index % 2]
+            service.ask(encode_picture(np.asarray(Image.fromarray(pixels).resize((side, side)))))
         asyncio.run(observer.send_report())
         observer.capture_sampler.executor.shutdown()
     (rows,) = [row for key, row in service.monitor.sum_rows().items() if key.model == "squares"]
@@ -151,6 +153,10 @@ def test_requests_are_watched_and_kept_with_their_boxes(pictures, tmp_path):
     assert layout.read_part(rows, "cells").sum() == len(pictures)
     captures = service.store.list_captures()
     assert captures and all(capture.boxes is not None for capture in captures)
+    sides = {capture.id: decode_png(service.store.read_png(capture.id)).shape[0] for capture in captures}
+    assert {*sides.values()} == {48, 120}  # as they were sent
+    assert all(box.x + box.width <= sides[capture.id] for capture in captures for box in capture.boxes)
+    assert max(box.x + box.width for capture in captures for box in capture.boxes) > 48
     names = {box.label for capture in captures for box in capture.boxes}
     assert names <= set(bundle.classes) and all(capture.label in bundle.classes for capture in captures)
     assert main(["--bundle", str(bundle.folder), "--data", str(write_pictures(pictures, tmp_path / "pictures"))]) != 1

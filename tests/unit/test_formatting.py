@@ -12,6 +12,7 @@ from equipoise.formatting import (
     format_bytes,
     format_joules,
     format_number,
+    format_range,
     format_rounded,
     format_share,
     format_units,
@@ -127,3 +128,16 @@ def test_last_error_line_falls_back_to_default_or_type():
 
 def test_only_the_first_letter_becomes_a_capital():
     assert [capitalize_first(text) for text in ("", "a", "a GPU of H100", "B")] == ["", "A", "A GPU of H100", "B"]
+
+
+def test_large_numbers_keep_all_digits_before_the_point() -> None:
+    """A price or a time is never written with a power of ten, however many digits are asked for."""
+    assert [format_number(value, 4) for value in (12_345.6, 9_999.6, 9_999.4, 0.123456)] == [
+        *("12,346", "10,000", "9,999", "0.1235")
+    ]
+
+
+def test_range_has_both_ends_with_the_same_digits() -> None:
+    """An interval over several magnitudes stays readable."""
+    assert format_range(3.81234, 4_120.4) == "3.81 to 4,120"
+    assert format_range(1.0, None) == "1 to -"

@@ -1,6 +1,6 @@
 """Workload under a diagnosed drift: the data on which a model is fine-tuned so that it works again.
 
---data is a folder with recipe.json and, if there are any, labelled images of the drift in one subfolder per class.
+--data is a folder with recipe.json and, if there are any, labelled images of the drift.
 """
 
 import math
@@ -13,12 +13,15 @@ import torch
 from torch import Tensor
 
 from equipoise.config import TrainConfig
+from equipoise.drift.adaptation.labelled_images import (
+    load_labelled_images,
+    make_room_for_boxes,
+    pad_boxes,
+    repeat_labelled_images,
+)
 from equipoise.drift.charts.baseline import MIN_REFERENCE_IMAGES
 from equipoise.drift.corruptions import Corruption, all_corruptions
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import first_error_line
-from equipoise.images.decode import load_image
-from equipoise.images.png import PILLOW_ERRORS
 from equipoise.number_bounds import FiniteNumber
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.json_decoding import decode_json_value
@@ -30,7 +33,6 @@ ADAPTED_WORKLOAD = "equipoise.drift.adaptation.workload:adapted_workload"
 RECIPE_FILE, LABELLED_FOLDER = "recipe.json", "labelled"
 COPIES_PER_IMAGE = 4  # copies of each training image with the drift, and as many without: fewer cost clean accuracy
 AMOUNT_SHARE_RANGE = (0.4, 1.4)  # times the fitted size: it is not exact, and no two days are the same
-LABELLED_REPEATS = 6  # times that a labelled image of the drift is repeated
 PHYSICAL_ORDER = (
     *("geometry", "features", "reflection", "colour temperature", "tint", "exposure"),
     *("blur", "noise", "contrast", "compression"),
@@ -172,6 +174,9 @@ def adapted_workload(config: TrainConfig) -> PictureWorkload:
     recipe = read_recipe(folder)
     base = load_base_workload(recipe, config)
     labelled, labels = load_labelled_images(folder / LABELLED_FOLDER, base)
+    if isinstance(base, BoxWorkload):
+        base = make_room_for_boxes(base, labels.shape[1])
+        labels = pad_boxes(labels, base.train.targets.shape[1])
     train_count = len(labels) if recipe.train is None else recipe.train
     class_shares = DriftCondition(weights=recipe.combined_condition.weights)
     return replace(
@@ -193,31 +198,6 @@ def concat_conditions(split: Split, recipe: AdaptationRecipe) -> Split:
     """Return a split as it is, under each condition from earlier adaptations, and under the new one."""
     conditions = [*recipe.earlier_conditions, recipe.combined_condition]
     return concat_splits(split, *(apply_condition(split, condition) for condition in conditions))
-
-
-def load_labelled_images(folder: Path, base_workload: PictureWorkload) -> tuple[Tensor, Tensor]:
-    """Load labelled images of the drift and their labels, in a random order that is always the same.
-
-    There are none with boxes: a detector adapts to a light from its training images alone.
-    """
-    shape = tuple(base_workload.train.inputs[0].shape)
-    if isinstance(base_workload, BoxWorkload):
-        return torch.empty(0, *shape, dtype=torch.uint8), base_workload.train.targets[:0]
-    files = [
-        (path, label)
-        for label, name in enumerate(base_workload.classes)
-        for path in sorted((folder / name).glob("*.png"))
-    ]
-    images = torch.empty(len(files), *shape, dtype=torch.uint8)
-    for row, (path, _) in enumerate(files):
-        try:
-            image = load_image(path, shape)
-        except PILLOW_ERRORS as error:
-            raise EquipoiseError("image-undecodable", f"cannot read {path}: {first_error_line(error)}") from None
-        images[row] = image
-    labels = torch.tensor([label for _, label in files], dtype=torch.int64)
-    order = torch.from_numpy(np.random.Generator(np.random.Philox(key=0)).permutation(len(labels)))
-    return images[order], labels[order]
 
 
 def apply_condition(split: Split, condition: DriftCondition) -> Split:
@@ -267,11 +247,6 @@ def corrupted_copies(split: Split, recipe: AdaptationRecipe) -> list[Split]:
     before_drift = apply_corruptions(load_images(split), recipe.before.changes)
     shares = np.linspace(*AMOUNT_SHARE_RANGE, COPIES_PER_IMAGE).tolist()
     return [Split(apply_corruptions(before_drift, recipe.drift.changes, share), split.targets) for share in shares]
-
-
-def repeat_labelled_images(pictures: Tensor, labels: Tensor) -> Split:
-    """Return a split that repeats each labelled image LABELLED_REPEATS times."""
-    return Split(pictures.repeat(LABELLED_REPEATS, 1, 1, 1), labels.repeat(LABELLED_REPEATS, *[1] * (labels.ndim - 1)))
 
 
 def concat_splits(*splits: Split) -> Split:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import format_number
 from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.devices.device_prices import CostLimits, convert_to_dollars
 from equipoise.planning.devices.device_rows import format_device, list_devices, select_device_rows, select_network_rows
@@ -99,7 +100,8 @@ def explain_budget(document: PlanDocument, limits: CostLimits) -> PlanDocument:
     costs = [option.dollars for option in document.options if option.dollars is not None]
     if document.plan or not costs or limits.budget_dollars is None:
         return document
-    text = f"the cheapest setting costs {min(costs):,.4g} dollars, and --budget has {limits.budget_dollars:,.4g}"
+    cheapest, budget = format_number(min(costs), 4), format_number(limits.budget_dollars, 4)
+    text = f"the cheapest setting costs {cheapest} dollars, and --budget has {budget}"
     return replace(document, warnings=(*document.warnings[:1], text, *document.warnings[1:]))
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TypeVar
 
-from equipoise.formatting import format_joules, pluralize
+from equipoise.formatting import format_joules, format_number, pluralize
 from equipoise.planning.devices.pareto import find_front_indices
 from equipoise.planning.document import PlanDocument, PredictedSetting
 from equipoise.planning.energy.step_energy import StepEnergy
@@ -47,7 +47,7 @@ def describe_energy(document: PlanDocument, assumed_watts: float | None) -> list
     if plan is None or plan.joules is None or not document.energy_front:
         return []
     frugal = document.energy_front[-1]
-    source = "" if assumed_watts is None else f", assuming {assumed_watts:,.4g} W a worker"
+    source = "" if assumed_watts is None else f", assuming {format_number(assumed_watts, 4)} W a worker"
     text = f"the plan takes {format_joules(plan.joules)} to the target{source}"
     saved = 1 - (frugal.joules or 0.0) / plan.joules
     if saved < MIN_SAVED_SHARE:
@@ -55,7 +55,7 @@ def describe_energy(document: PlanDocument, assumed_watts: float | None) -> list
     device = f" on {frugal.device}" if frugal.device and frugal.device != plan.device else ""
     way = f"{pluralize(frugal.workers, 'worker')} x {frugal.batch}{device}"
     time = frugal.seconds.value / plan.seconds.value
-    return [f"{text}; {way} takes {saved:.0%} less energy and {time:.3g} times as long"]
+    return [f"{text}; {way} takes {saved:.0%} less energy and {format_number(time)} times as long"]
 
 
 def format_energy_header(document: PlanDocument) -> str:

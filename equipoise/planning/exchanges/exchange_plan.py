@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from equipoise.errors import EquipoiseError
-from equipoise.planning.build_document import PlanRequest, build_plan_document, fit_step_times
+from equipoise.formatting import format_number
+from equipoise.planning.build_document import PlanRequest, build_plan_document, fit_runs, fit_step_times
 from equipoise.planning.document import PlanDocument
-from equipoise.planning.examples_to_target import fit_examples_curve
 from equipoise.planning.exchange_choice.table_verdicts import (
     ExchangeCandidate,
     add_exchange_verdicts,
@@ -32,6 +32,7 @@ from equipoise.planning.exchanges.predict_exchanges import (
     predict_exchanges,
 )
 from equipoise.planning.memory.memory_verdicts import add_memory_verdicts, list_excess_candidates
+from equipoise.planning.replanning.fit_memory import digest_table, recall_result
 
 NUMBER_COLUMNS = ("bits_per_second", "sent_bytes", "encode_seconds")
 PREDICTION_REMEDY = (
@@ -140,7 +141,7 @@ def plan_each_exchange(
             steps = selected.system if workers is None else selected.system[selected.system.workers == workers]
             if len(steps) and len(runs):
                 part = replace(selected, system=steps, statistical=runs)
-                step_fit, curve = fit_step_times(part), fit_examples_curve(runs)
+                step_fit, curve = fit_step_times(part), fit_runs(part, runs)
                 document = set_momentum(build_plan_document(part, step_fit, curve), read_momentum(runs))
                 rated = predictor.rows[predictor.rows.exchange == name].bits_per_second
                 is_measured = rate is None or bool((rated == rate).any())
@@ -208,7 +209,10 @@ def add_predictions(
     rates = list(dict.fromkeys(wanted.rates)) or list_rates(rows)
     measured = set(list_settings(rows))
     shapes = {ClusterSetting(*shape, int(batch)) for shape in request.cluster_shapes for batch in rows.batch.unique()}
-    others, gaps = predict_exchanges(predictor, sorted(measured | shapes), names, rates)
+    settings = sorted(measured | shapes)
+    memory = request.memory if predictor.composer is None else None
+    key = ("exchanges", digest_table(rows), *settings, *names, *rates) if memory else ()
+    others, gaps = recall_result(memory, key, (), lambda: predict_exchanges(predictor, settings, names, rates))
     if (wanted.names or wanted.rates) and not others:
         require_known_exchanges(names, rows)
         raise EquipoiseError("measurements-missing", f"cannot predict any exchange: {gaps[0]}", PREDICTION_REMEDY)
@@ -263,7 +267,7 @@ def add_reasons(
         return document
     others = [candidate for candidate in candidates if candidate.name != chosen.name and candidate.document.plan]
     times = [
-        f"{candidate.name or EXACT_TEXT} {plan.seconds.value:,.3g} s"
+        f"{candidate.name or EXACT_TEXT} {format_number(plan.seconds.value)} s"
         for candidate in others
         if (plan := candidate.document.plan)
     ]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from equipoise.formatting import pluralize
+from equipoise.formatting import format_number, pluralize
 from equipoise.number_bounds import Count, FiniteNumber, LearningRate, PositiveNumber, Share
 from equipoise.type_aliases import FloatArray
 
@@ -85,7 +85,8 @@ class BatchSchedule:
         groups = groupby(self.stages, ScheduleStage.describe_setting)
         stages = ", ".join(f"{setting} until {[*group][-1].until:g}" for setting, group in groups)
         return (
-            f"{stages}; predicted {self.seconds:.3g} s, {self.gain:.0%} less than the {self.constant_seconds:.3g} s of"
+            f"{stages}; predicted {format_number(self.seconds)} s, {self.gain:.0%} less than the"
+            f" {format_number(self.constant_seconds)} s of"
             f" the plan (less in {self.faster_share:.0%} of draws)"
         )
 

@@ -1,5 +1,6 @@
 """Workload shelf: rendered shelves of a vending machine, with the exact box of each product."""
 
+from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -36,11 +37,7 @@ def shelf(config: TrainConfig) -> BoxWorkload:
             f"shelf renders pictures of a multiple of {PIXEL_STEP} pixels per side up to {MAX_PIXELS},"
             f" got --image-size {size}",
         )
-    ends = np.cumsum([0, *EXAMPLES_PER_SPLIT.values()])
-    splits = {
-        name: Split(*render_shelves(MACHINE_PRODUCTS, np.arange(first, last), RENDER_SEED, size))
-        for name, first, last in zip(EXAMPLES_PER_SPLIT, ends[:-1], ends[1:], strict=True)
-    }
+    splits = render_splits(size)
     detector = find_detector(config.model, len(MACHINE_PRODUCTS), size)
     return BoxWorkload(
         name="shelf",
@@ -57,3 +54,13 @@ def shelf(config: TrainConfig) -> BoxWorkload:
         augment=BoxAugment(pictures=Augment(shift=4, flip=True)),
         defaults=DETECTION_DEFAULTS,
     )
+
+
+@lru_cache(maxsize=1)
+def render_splits(size: int) -> dict[str, Split]:
+    """Render the splits in pictures of `size` pixels; a second call takes the same, as an adaptation does six times."""
+    ends = np.cumsum([0, *EXAMPLES_PER_SPLIT.values()])
+    return {
+        name: Split(*render_shelves(MACHINE_PRODUCTS, np.arange(first, last), RENDER_SEED, size))
+        for name, first, last in zip(EXAMPLES_PER_SPLIT, ends[:-1], ends[1:], strict=True)
+    }

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from equipoise.boxes.matching import MAX_ANSWERS
+from equipoise.errors import EquipoiseError
+from equipoise.workloads.detection.single_shot import find_default_boxes, find_with_ssd
 
 SSDLITE_MEAN = SSDLITE_STD = (0.5, 0.5, 0.5)  # as its published weights expect
 
@@ -26,11 +28,30 @@ class TorchvisionDetector(nn.Module):
         )
         transform: Any = self.detector.transform
         transform.image_mean, transform.image_std = [0.0] * 3, [1.0] * 3  # pictures are normalized already
+        self.name = name
+        self.default_boxes = nn.Buffer(
+            find_default_boxes(self.detector) if name.startswith("ssd") else torch.empty(0), persistent=False
+        )
 
     def forward(self, pictures: Tensor) -> dict[str, Any]:
         if self.training:
             return {"pictures": pictures, "detector": self.detector}
+        if len(self.default_boxes):
+            return {"detections": find_with_ssd(self.detector, self.default_boxes, pictures)}
+        if torch.compiler.is_exporting():
+            raise refuse_export(self.name)
         return {"detections": stack_answers(self.detector(list(pictures)), pictures)}
+
+
+def refuse_export(name: str) -> EquipoiseError:
+    """Return the refusal of a detector whose operators a bundle's program may not run."""
+    operators = ["torchvision::nms", *(["torchvision::roi_align"] if "rcnn" in name else [])]
+    subject = f"the operator {operators[0]} is" if len(operators) == 1 else f"the operators {', '.join(operators)} are"
+    return EquipoiseError(
+        "export-failed",
+        f"cannot store {name} in a bundle: {subject} not on the list of operators that a bundle may run",
+        "train center, ssdlite320_mobilenet_v3_large or ssd300_vgg16 to publish it",
+    )
 
 
 def import_detection_models() -> Any:

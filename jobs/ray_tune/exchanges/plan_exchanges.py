@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pandas as pd
 
+from equipoise.formatting import format_number, format_range
 from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.confirmation import ConfirmationResult
 from equipoise.planning.document import PlanDocument
@@ -76,10 +77,10 @@ def refute_verdict(verdict: ExchangeVerdict, lost_runs: Sequence[ConfirmationRes
     if verdict.verdict != "use" or not own:
         return verdict
     run = own[-1]
-    took = "missed the target" if run.seconds is None else f"took {run.seconds:.3g} s"
+    took = "missed the target" if run.seconds is None else f"took {format_number(run.seconds)} s"
     return replace(
         verdict,
         verdict="slower",
-        why=f"a training run with {verdict.exchange} {took} where {run.predicted.low:.3g} to"
-        f" {run.predicted.high:.3g} s were predicted, or longer than one with exact sums",
+        why=f"a training run with {verdict.exchange} {took} where"
+        f" {format_range(run.predicted.low, run.predicted.high)} s were predicted, or longer than one with exact sums",
     )

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from equipoise.captures.capture import CAPTURE_POOLS
-from equipoise.captures.store import CaptureNotFound, CaptureStore
+from equipoise.captures.capture_id import CaptureNotFound
+from equipoise.captures.store import CaptureStore
 from equipoise.workloads.image_folder import decode_images, find_labelled_images
 from tests.support.captures import CLASSES, build_request
 from tests.support.errors import raises_code

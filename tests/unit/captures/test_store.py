@@ -17,7 +17,8 @@ from PIL.PngImagePlugin import PngInfo
 from scipy.stats import chisquare
 
 from equipoise.captures.capture import CAPTURE_POOLS
-from equipoise.captures.store import CaptureNotFound, CaptureStore
+from equipoise.captures.capture_id import CaptureNotFound
+from equipoise.captures.store import CaptureStore
 from equipoise.images.png import encode_png
 from tests.support.captures import CLASSES, build_request, decode_png, draw_keys, read_sources
 from tests.support.errors import raises_code

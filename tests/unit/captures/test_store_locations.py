@@ -26,7 +26,7 @@ def test_object_store_works_like_a_folder(memory, tmp_path):
     assert store.label_capture(second_id, "cat", CLASSES).label_given == "cat"
     assert store.read_png(first_id)[:4] == b"\x89PNG" and len(memory.ls("/bucket/captures")) == 8
     assert store.export_labelled(tmp_path / "out") == {"ant": 1, "cat": 1}
-    store._remove_files(store._scan_files()[0][0])
+    store._remove_files(store._scan_files().complete[0])
     store._remove_files(CaptureName("usual", 0.5, STALE_ID, False))  # already removed by another replica
     assert len(store.list_captures()) == 3 and store.skipped_files == 0
 

@@ -24,7 +24,8 @@ from equipoise.drift.diagnosis.verdict import parse_verdict
 from equipoise.drift.features.image_schema import IMAGE_SCHEMA
 from equipoise.drift.reference.profile import PROFILE_PARTS, profile_from_arrays
 from equipoise.workloads import load_workload
-from jobs.publishing.adaptation import build_recipe, count_labels, describe_condition, load_profile, prepare_recipe
+from jobs.publishing.adaptation import build_recipe, describe_condition, load_profile, prepare_recipe
+from jobs.publishing.labelled_captures import LabelSources, count_labels
 from tests.support.captures import CLASSES, build_request
 from tests.support.drift_data import score_shapes
 from tests.support.errors import raises_code
@@ -137,18 +138,22 @@ def store(tmp_path):
 
 
 def test_labels_of_the_classes_of_the_model_are_counted(store):
-    assert count_labels(store.location, build_model(), build_verdict()) == 4
-    assert count_labels(store.location, build_model(["hen"]), build_verdict()) == 1
-    assert count_labels(None, build_model(), build_verdict()) == 0
+    assert count_labels(LabelSources(capture_dir=store.location), build_model(), build_verdict()) == 4
+    assert count_labels(LabelSources(capture_dir=store.location), build_model(["hen"]), build_verdict()) == 1
+    assert count_labels(LabelSources(), build_model(), build_verdict()) == 0
 
 
 def test_labels_count_from_the_moment_at_which_the_drift_began(store):
     times = sorted(capture.at for capture in store.list_captures() if capture.label_given in CLASSES)
     for later, onset in enumerate(times):
         verdict = build_verdict(since=onset)
-        assert count_labels(store.location, build_model(), verdict) == sum(at >= verdict.onset_seconds for at in times)
+        assert count_labels(LabelSources(capture_dir=store.location), build_model(), verdict) == sum(
+            at >= verdict.onset_seconds for at in times
+        )
         assert abs(verdict.onset_seconds - onset) < 1e-5 and later < len(times)
-    assert count_labels(store.location, build_model(), build_verdict(since=times[-1] + 1)) == 0
+    assert (
+        count_labels(LabelSources(capture_dir=store.location), build_model(), build_verdict(since=times[-1] + 1)) == 0
+    )
 
 
 def test_adaptation_is_described_in_words():
@@ -189,7 +194,7 @@ def test_three_tenths_of_the_labelled_images_are_held_out(tmp_path, count, train
     location = label_digits(tmp_path / "captures", split.inputs[:count], split.targets[:count])
     recipe = AdaptationRecipe("digits", "photos", DriftCondition())
     model = build_model([str(digit) for digit in range(10)])
-    prepared = prepare_recipe(location, model, recipe, build_verdict(), tmp_path)
+    prepared = prepare_recipe(LabelSources(capture_dir=location), model, recipe, build_verdict(), tmp_path)
     assert prepared == replace(recipe, train=train) == read_recipe(tmp_path)
     assert len([*(tmp_path / LABELLED_FOLDER).glob("*/*.png")]) == count
 
@@ -198,7 +203,11 @@ def test_recipe_without_labelled_images_stays_as_it_is(tmp_path):
     recipe, model = AdaptationRecipe("digits", "photos", DriftCondition((DARKER,))), build_model()
     CaptureStore(str(tmp_path / "empty")).offer(build_request())
     for location in (None, str(tmp_path / "empty")):
-        assert prepare_recipe(location, model, recipe, build_verdict(), tmp_path) == recipe == read_recipe(tmp_path)
+        assert (
+            prepare_recipe(LabelSources(capture_dir=location), model, recipe, build_verdict(), tmp_path)
+            == recipe
+            == read_recipe(tmp_path)
+        )
 
 
 @pytest.mark.parametrize(("count", "is_fitted"), [(29, False), (30, True)])
@@ -209,7 +218,7 @@ def test_corruptions_are_fitted_to_thirty_labelled_images(tmp_path, capsys, coun
     pictures = apply_corruptions(split.inputs[:count], (*before.changes, DARKER))
     location = label_digits(tmp_path / "captures", pictures, split.targets[:count])
     model = build_model([str(digit) for digit in range(10)])
-    prepared = prepare_recipe(location, model, recipe, build_verdict(), tmp_path)
+    prepared = prepare_recipe(LabelSources(capture_dir=location), model, recipe, build_verdict(), tmp_path)
     assert prepared == read_recipe(tmp_path) and prepared.before == before
     printed = capsys.readouterr().out
     if not is_fitted:

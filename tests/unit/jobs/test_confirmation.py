@@ -9,13 +9,13 @@ from equipoise.planning.build_document import read_request
 from equipoise.planning.confirmation import ConfirmationResult
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.interval import IntervalEstimate
+from equipoise.planning.replanning.folder_tables import read_sweep_request
+from equipoise.planning.replanning.refuting_runs import add_refuting_runs
 from jobs.ray_tune.confirmation import (
-    add_refuting_runs,
     check_prediction,
     compare_with_plan,
     find_confirmation_folder,
     load_refuting_runs,
-    read_sweep_request,
     write_plan,
 )
 from tests.support.sweep_folders import SETUP, write_sweep_folder

@@ -6,8 +6,10 @@ import torch
 from equipoise.drift.diagnosis.verdict import ChartHistory
 from equipoise.workloads.vending.renderer import Scene
 from jobs.cluster.processes import find_free_ports, wait_until
-from jobs.demo.chapters import EVENING_SCENE, measure_condition_shares
-from jobs.demo.traffic import BACKGROUND_BATCH_IMAGES, SimulatedClients
+from jobs.demo.chapters import EVENING_SCENE
+from jobs.demo.demo_state import measure_condition_shares
+from jobs.demo.service_clients import BACKGROUND_BATCH_IMAGES
+from jobs.demo.traffic import SimulatedClients
 
 
 def test_mixed_images_are_runs_of_each_light_in_turn():

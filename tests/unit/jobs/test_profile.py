@@ -4,7 +4,6 @@ import sys
 
 import pytest
 
-from equipoise.errors import EquipoiseError
 from equipoise.profiling.profile_report import PROFILE_FILE
 from jobs import profile
 from jobs.cli.option_parser import parse_options
@@ -55,7 +54,3 @@ def test_folder_of_another_result_is_refused_before_anything_starts(tmp_path, mo
 def test_folder_of_a_profile_is_known_as_one(tmp_path):
     (tmp_path / PROFILE_FILE).write_text("{}")
     assert find_result_kind(tmp_path) == "profile"
-    (tmp_path / PROFILE_FILE).unlink()
-    (tmp_path / PROFILE_FILE).mkdir()
-    with pytest.raises(EquipoiseError, match="remove it"):
-        profile.require_profile_files(tmp_path)

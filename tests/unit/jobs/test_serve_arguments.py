@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 import pytest
 
-from docs.generate.fields import read_attribute_docs
 from jobs.cli.serve_arguments import (
     RAY_FLAGS,
     RAY_OPTIONS_WITH_VALUE,
@@ -17,6 +16,7 @@ from jobs.cli.serve_arguments import (
     read_argument_texts,
     require_serve_arguments,
 )
+from jobs.command_options.class_fields import read_attribute_docs
 from tests.support.errors import raises_code
 
 with warnings.catch_warnings():  # Ray's own use of pydantic warns

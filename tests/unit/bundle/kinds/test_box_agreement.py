@@ -24,6 +24,8 @@ def change(tensor, index, amount):
         ((SCORES, change(BOXES, (0, 0, 2), 1.1), LABELS, FEATURES), False),
         ((SCORES, BOXES, change(LABELS, (0, 0), 1), FEATURES), False),
         ((SCORES, change(BOXES, (0, 2, 0), 9.0), change(LABELS, (0, 2), -1), FEATURES), True),  # noise
+        ((change(SCORES, (0, 2), 3e-3), BOXES, LABELS, FEATURES), True),  # a further peak among the noise
+        ((change(SCORES, (0, 2), 0.5), BOXES, LABELS, FEATURES), False),
         ((change(SCORES, (0, 1), 1e-2), BOXES, LABELS, FEATURES), False),
         ((SCORES, BOXES, LABELS, change(FEATURES, (0, 1), 1e-3)), False),
     ],
@@ -45,3 +47,10 @@ def test_box_that_only_one_engine_finds_is_no_agreement():
     outputs = (SCORES, BOXES.clone(), LABELS, FEATURES)
     outputs[1][0, 1] = outputs[1][0, 0]
     assert not compare_boxes(outputs, EXPECTED)[1] and not compare_boxes(EXPECTED, outputs)[1]
+
+
+def test_features_that_are_the_scores_are_compared_as_scores():
+    scores = torch.tensor([[0.9, 0.8, 0.05]])
+    noisy = torch.tensor([[0.9, 0.8, 0.06]])
+    assert compare_boxes((scores, BOXES, LABELS, scores), (noisy, BOXES, LABELS, noisy)) == (0.0, True)
+    assert not compare_boxes((scores, BOXES, LABELS, FEATURES), (noisy, BOXES, LABELS, noisy[:, :1]))[1]

@@ -1,0 +1,1 @@
+"""Plans from measurements that were planned with before, within other limits or on another network."""

@@ -1,0 +1,1 @@
+"""What the search of a sweep tries, why, and how sure it is of its best setting."""

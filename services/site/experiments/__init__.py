@@ -1,0 +1,1 @@
+"""Experiments below the results folder: index, comparison, notes and plans."""

@@ -1,0 +1,119 @@
+"""Rows of the index, read from the files of an experiment or the record of a trial."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dashboards.experiments import Experiment, Sweep, classify_folder
+from dashboards.page import escape_surrogates
+from dashboards.panels.experiment_index import describe_problem
+from equipoise.bundle.manifest import Manifest, summarize_metrics
+from equipoise.drift.diagnosis.verdict import Verdict
+from equipoise.errors import EquipoiseError
+from equipoise.runs.listing import RECORD_COLUMNS, decode_listed_record, read_regular_file, record_to_table_row
+from services.site.experiments.index_columns import INDEX_COLUMNS, Value
+
+RECORD_FILE, TRIALS_FOLDER = "record.json", "trials"
+UNREADABLE = "unreadable"
+"""kind of what cannot be read"""
+EXPERIMENT_FILES = ("plan.json", "verdict.json", "bundle.json", "trial.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileStamp:
+    """Time of change and size of a file, by which a file that was read already is known."""
+
+    mtime_ns: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexRow:
+    """Row of an experiment or record."""
+
+    path: str
+    stamp: FileStamp
+    values: Mapping[str, Value] = field(default_factory=dict)
+    problem: str = ""
+    """why it cannot be read; empty if it can"""
+
+    def as_tuple(self, folder: bytes) -> tuple[Value | bytes, ...]:
+        """Return the values in the order of the table: those that identify the row, and the columns after the path."""
+        texts = {name: escape_surrogates(value) for name, value in self.values.items() if isinstance(value, str)}
+        values = {**self.values, **texts}
+        stamp = (self.stamp.mtime_ns, self.stamp.size)
+        columns = (values.get(column.name) for column in INDEX_COLUMNS if column.name != "path")
+        return (escape_surrogates(self.path), folder, *stamp, escape_surrogates(self.problem), *columns)
+
+
+def read_record_row(file: "os.DirEntry[str]", path: str, kind: str) -> IndexRow:
+    """Read the row of a record; one that is damaged keeps its name and its problem."""
+    stamp = stamp_entry(file)
+    modified: dict[str, Value] = {"kind": kind, "modified": stamp.mtime_ns / 1e9}
+    try:
+        values = record_to_table_row(file.path, decode_listed_record(read_regular_file(file)))
+    except (EquipoiseError, OSError) as error:
+        reason = str(error) if isinstance(error, EquipoiseError) else error.strerror or str(error)
+        return IndexRow(path=path, stamp=stamp, values=modified | {"status": UNREADABLE}, problem=reason)
+    columns = {name: value for name, value in zip(RECORD_COLUMNS, values, strict=True) if name != "path"}
+    return IndexRow(path=path, stamp=stamp, values=columns | modified)  # type: ignore[arg-type]
+
+
+def read_experiment_row(folder: Path, path: str, names: set[str], stamp: FileStamp) -> IndexRow | None:
+    """Read the row of a sweep, plan, bundle or check, or of a run without a record yet; None if a folder holds none."""
+    if not names.intersection(EXPERIMENT_FILES):
+        return None
+    experiment = classify_folder(folder, names)
+    if experiment is None:
+        return None
+    values = describe_content(experiment) | {"kind": experiment.kind, "modified": experiment.modified}
+    return IndexRow(path=path, stamp=stamp, values=values, problem=describe_problem(experiment))
+
+
+def describe_content(experiment: Experiment) -> dict[str, Value]:
+    """Return the values of an experiment that is not the record of a run."""
+    content = experiment.content
+    if experiment.problem:
+        return {"status": "in progress" if experiment.problem.startswith("no record yet") else UNREADABLE}
+    if isinstance(content, Sweep):
+        return describe_sweep(content)
+    if isinstance(content, Verdict):
+        cause = f": {content.cause}" if content.cause else ""
+        return {"status": f"{content.state}{cause}", "examples": content.images}
+    if isinstance(content, Manifest):
+        return {"status": f"published, {summarize_metrics(content.metrics)}", "workload": content.name}
+    return {}
+
+
+def describe_sweep(sweep: Sweep) -> dict[str, Value]:
+    """Return the values of a sweep or plan: those of its plan, as far as it has one."""
+    plan = sweep.plan.plan
+    if plan is None:
+        return {"workload": sweep.trained_name, "status": "no plan yet"}
+    return {
+        "workload": sweep.trained_name,
+        "status": f"plan, {sweep.plan.status}",
+        "workers": plan.workers,
+        "batch_size": plan.batch,
+        "global_batch": plan.global_batch,
+        "lr": plan.lr,
+        "seconds": plan.seconds.value,
+        "examples_to_target": plan.examples,
+    }
+
+
+def stamp_entry(entry: "os.DirEntry[str]") -> FileStamp:
+    """Return the stamp of a file; zeros if it has gone meanwhile."""
+    try:
+        status = entry.stat()
+    except OSError:
+        return FileStamp(mtime_ns=0, size=0)
+    return FileStamp(mtime_ns=status.st_mtime_ns, size=status.st_size)
+
+
+def join_stamps(stamps: Sequence[FileStamp]) -> FileStamp:
+    """Return the stamp of several files as one: the time of the last change, and the size of all."""
+    return FileStamp(
+        mtime_ns=max((stamp.mtime_ns for stamp in stamps), default=0), size=sum(stamp.size for stamp in stamps)
+    )

@@ -1,0 +1,1 @@
+"""Forms of the commands, and the Ray jobs that they are submitted as."""

@@ -1,0 +1,1 @@
+"""Labels of the site: queues of pictures, each with the labelling page and its API."""

@@ -1,0 +1,1 @@
+"""Bundles, deployments, verdicts, labels and adaptation on the site."""

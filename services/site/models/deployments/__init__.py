@@ -1,0 +1,1 @@
+"""Deployments of the site: services of published models that it keeps running on its Ray."""

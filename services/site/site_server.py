@@ -1,0 +1,52 @@
+"""Server of the site: listens, and answers until it is stopped."""
+
+import threading
+from typing import Any
+
+from pydantic import ValidationError
+
+from equipoise.errors import EquipoiseError
+from services.http.server import HttpServer, require_unused_port
+from services.labelling.server import name_options
+from services.site.application import PartBuilder, SiteApplication, list_part_builders
+from services.site.settings import SiteSettings
+
+CLOSE_SECONDS = 5.0  # for requests in progress when the server stops
+
+
+def parse_site_settings(values: dict[str, Any]) -> SiteSettings:
+    """Return the settings of `equipoise up`; refuse wrong ones in the words of its options."""
+    try:
+        settings = SiteSettings(**values)
+        settings.require_tls()
+        settings.read_role_keys()
+    except ValidationError as error:
+        cause = error.errors()[0].get("ctx", {}).get("error")
+        if not isinstance(cause, EquipoiseError):
+            raise
+        raise name_options(cause) from None
+    except EquipoiseError as error:
+        raise name_options(error) from None
+    require_unused_port(settings.host, settings.port)
+    return settings
+
+
+def start_site(settings: SiteSettings, part_builders: list[PartBuilder] | None = None) -> HttpServer:
+    """Start the server in a thread of its own, and return it."""
+    if not settings.results.is_dir():
+        raise EquipoiseError("path-kind", f"cannot serve {settings.results}: it is not a folder")
+    application = SiteApplication(settings, list_part_builders() if part_builders is None else part_builders)
+    require_unused_port(settings.host, settings.port)
+    server = HttpServer(settings.host, settings.port, settings.certfile, settings.keyfile)
+    server.start(lambda _: application.app)
+    return server
+
+
+def serve_site(settings: SiteSettings) -> None:
+    """Serve the site with these settings until Ctrl-C or SIGTERM."""
+    server = start_site(settings)
+    print(f"open {settings.url} until Ctrl-C", flush=True)  # noqa: T201
+    try:
+        threading.Event().wait()
+    finally:
+        server.close(CLOSE_SECONDS)
