@@ -1,6 +1,8 @@
 # Each target does all the set-up it needs on a machine that has Python >= 3.11 and make.
 PYTHON ?= python3
 BIN := .venv/bin
+# tests start hundreds of commands and workers: without bytecode each of them compiles the project, and pytest its tests
+unexport PYTHONDONTWRITEBYTECODE
 # two test files at a time, each process with a Ray of its own: a file mostly waits for one process of its command to start
 TWO_CLUSTERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
@@ -21,13 +23,11 @@ demo-detection: .venv/ready ## the story of a detector: train, serve, detect a c
 
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, browser, Ray and HTTP tests; everything is real, nothing is mocked
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" tests/unit tests/contract tests/replay tests/browser tests/docs/test_reference.py
-	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow" tests/ray
-	$(BIN)/python -m pytest -m "not slow" tests/serving
+	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow" tests/serving tests/ray
 
 test-slow: .venv/ready .venv/browser/ready ## how often intervals hold, how rare false alarms are, how good the search is; killed jobs and swapped models
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "slow and not thorough" tests/unit tests/contract tests/browser
-	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray
-	$(BIN)/python -m pytest -m "slow and not thorough" tests/serving
+	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray tests/serving
 
 test-thorough: .venv/ready ## further cases of what slow tests show: more kinds of sharding, compression and servers under kill -9
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m thorough tests/unit tests/contract
@@ -108,10 +108,11 @@ $(BIN)/python:
 	.venv/moto/bin/python -m pip install --quiet 'moto[server]==5.2.5'
 	touch $@
 
-# a browser, and axe-core for accessibility checks; tests that need them are skipped where they are missing
+# a browser, axe-core for accessibility checks, and onnxruntime-web for pages that run a model; tests that need them are
+# skipped where they are missing
 .venv/browser/ready: | $(BIN)/python
 	command -v chromium > /dev/null || apt-get install --yes --no-install-recommends chromium > /dev/null || echo 'chromium is not available: browser tests will be skipped'
-	npm install --silent --prefix .venv/browser axe-core@4.14.1 || echo 'npm is not available: axe-core checks will be skipped'
+	npm install --silent --prefix .venv/browser axe-core@4.14.1 onnxruntime-web@1.30.0 || echo 'npm is not available: checks with axe-core and pages that run a model will be skipped'
 	touch $@
 
 # frameworks whose trainers are observed; torch, pytest and the rest are the project's own

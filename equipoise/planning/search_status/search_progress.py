@@ -50,7 +50,7 @@ class SettingStanding:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchProgress:
-    """Progress of a search."""
+    """Progress of the search of a sweep."""
 
     finished: NonNegativeCount
     """trials that ended"""

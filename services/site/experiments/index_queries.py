@@ -39,7 +39,7 @@ class TableQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentRow:
-    """Row of the table."""
+    """Row of the table of experiments."""
 
     path: str
     values: dict[str, Value]

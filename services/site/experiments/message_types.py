@@ -38,7 +38,7 @@ class ExperimentReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExperimentListReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Some of the experiments."""
+    """Some of the experiments, and how many there are."""
 
     experiments: list[ExperimentReply]
     total: int
@@ -48,7 +48,7 @@ class ExperimentListReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoteReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Note of an experiment."""
+    """Note of an experiment, with its author."""
 
     id: int
     text: str
@@ -58,7 +58,7 @@ class NoteReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TagReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Tag of an experiment."""
+    """Tag of an experiment, with its author."""
 
     tag: str
     author: str
@@ -83,7 +83,7 @@ class NoteRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ComparedValueReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Value of one experiment."""
+    """Value of one experiment that is compared."""
 
     value: str | int | float | None
     difference: float | None
@@ -99,7 +99,7 @@ class ComparedRowReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComparisonReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Experiments side by side."""
+    """Several experiments, side by side."""
 
     paths: list[str]
     settings: list[ComparedRowReply]

@@ -26,7 +26,7 @@ class SortLink:
 
 @dataclass(frozen=True, kw_only=True)
 class TableCellView:
-    """Cell of the table."""
+    """Cell of the table as it is shown."""
 
     title: str
     text: str
@@ -35,7 +35,7 @@ class TableCellView:
 
 @dataclass(frozen=True, kw_only=True)
 class TableRowView:
-    """Row of the table."""
+    """Row of the table as it is shown."""
 
     path: str
     cells: Sequence[TableCellView]
@@ -94,7 +94,7 @@ def build_sort_link(name: str, query: TableQuery) -> SortLink:
 
 
 def build_row_view(row: ExperimentRow, tags: Sequence[str]) -> TableRowView:
-    """Build one row."""
+    """Build the view of one row."""
     cells = [
         TableCellView(
             title=COLUMN_BY_NAME[name].title,

@@ -15,7 +15,7 @@ class LimitRangeReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitedPlanReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Plan within limits."""
+    """Plan of a sweep within limits."""
 
     name: str
     """folder of the sweep below the results"""

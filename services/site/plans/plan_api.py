@@ -26,7 +26,7 @@ LIMIT_PARAMETERS = {
 
 
 class PlanApi:
-    """Handler of /api/plan."""
+    """Handler of the endpoint /api/plan."""
 
     def __init__(self, desk: PlanDesk) -> None:
         self.desk = desk

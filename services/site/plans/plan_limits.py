@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
+from dashboards.theme import format_significant
 from equipoise.errors import EquipoiseError
 from equipoise.planning.devices.device_prices import CostLimits
 from equipoise.planning.replanning.link_change import LinkChange
@@ -53,8 +54,8 @@ class LimitTexts:
                 "--budget and --price belong together",
                 "give the amount to spend and the price of a worker-hour",
             )
-        rate = parse_number("rate", self.rate, MIN_MEGABITS, MAX_MEGABITS, "Mbit/s")
-        delay = parse_number("delay", self.delay, 0.0, MAX_DELAY_MILLISECONDS, "ms")
+        rate = parse_limit_number("rate", self.rate, MIN_MEGABITS, MAX_MEGABITS, "Mbit/s")
+        delay = parse_limit_number("delay", self.delay, 0.0, MAX_DELAY_MILLISECONDS, "ms")
         return PlanLimits(
             deadline_seconds=parse_duration(self.deadline) if self.deadline else None,
             cost=CostLimits(
@@ -69,7 +70,7 @@ class LimitTexts:
         )
 
 
-def parse_number(name: str, text: str, low: float, high: float, unit: str) -> float | None:
+def parse_limit_number(name: str, text: str, low: float, high: float, unit: str) -> float | None:
     """Parse a number of a form; None for an empty one."""
     if not text:
         return None
@@ -119,28 +120,30 @@ def build_sliders(texts: LimitTexts, ranges: LimitRanges, dollars_per_hour: floa
     rate, delay = ranges.bits_per_second, ranges.delay_seconds
     measured_rate = "not known: time several workers, with a column gradient_bytes"
     if rate and rate.measured:
-        measured_rate = f"Mbit/s of the slowest links; measured: {rate.measured / 1e6:,.3g}"
+        measured_rate = f"Mbit/s of the slowest links; measured: {format_significant(rate.measured / 1e6)}"
     measured_delay = "not known: time one more number of workers"
     if delay and delay.measured:
-        measured_delay = f"ms a message on the slowest links; measured: {delay.measured * 1000:,.3g}"
+        measured_delay = f"ms a message on the slowest links; measured: {format_significant(delay.measured * 1000)}"
     one_node = ranges.nodes[-1:] in ((), (1,))
     budget = ranges.budget_dollars(dollars_per_hour)
+    (soonest, latest), (cheapest, dearest) = scale_range(ranges.deadline_seconds), scale_range(budget)
+    (slowest, fastest), (shortest, longest) = scale_range(rate, 1e-6), scale_range(delay, 1e3)
     return [
-        SliderView(name="deadline", label="deadline", text=texts.deadline, suffix="s",
-                   hint="time such as 90s, 15m or 2h; the cheapest plan in time", **scale(ranges.deadline_seconds)),
+        SliderView(name="deadline", label="deadline", text=texts.deadline, suffix="s", low=soonest, high=latest,
+                   hint="time such as 90s, 15m or 2h; the cheapest plan in time"),
         SliderView(name="price", label="price", text=texts.price, suffix="usd", low=0.1, high=10.0,
                    hint="dollars of a worker for an hour, such as 3usd, or a10=1.2usd h100=4usd"),
-        SliderView(name="budget", label="budget", text=texts.budget, suffix="usd",
-                   hint="dollars that the training may cost" if budget else "give a price first", **scale(budget)),
-        SliderView(name="nodes", label="nodes", text=texts.nodes,
+        SliderView(name="budget", label="budget", text=texts.budget, suffix="usd", low=cheapest, high=dearest,
+                   hint="dollars that the training may cost" if budget else "give a price first"),
+        SliderView(name="nodes", label="nodes", text=texts.nodes, steps=() if one_node else ranges.nodes,
+                   low=None if one_node else 0, high=None if one_node else len(ranges.nodes) - 1,
                    hint="steps on several nodes were not timed" if one_node else
-                   f"most nodes; measured: up to {ranges.measured_nodes}", steps=() if one_node else ranges.nodes,
-                   low=None if one_node else 0, high=None if one_node else len(ranges.nodes) - 1),
-        SliderView(name="rate", label="link rate", text=texts.rate, hint=measured_rate, **scale(rate, 1e-6)),
-        SliderView(name="delay", label="link delay", text=texts.delay, hint=measured_delay, **scale(delay, 1e3)),
+                   f"most nodes; measured: up to {ranges.measured_nodes}"),
+        SliderView(name="rate", label="link rate", text=texts.rate, hint=measured_rate, low=slowest, high=fastest),
+        SliderView(name="delay", label="link delay", text=texts.delay, hint=measured_delay, low=shortest, high=longest),
     ]  # fmt: skip
 
 
-def scale(limit: LimitRange | None, factor: float = 1.0) -> dict[str, float | None]:
-    """Return the ends of a range in the unit of a field."""
-    return {"low": limit.low * factor, "high": limit.high * factor} if limit else {"low": None, "high": None}
+def scale_range(limit: LimitRange | None, factor: float = 1.0) -> tuple[float | None, float | None]:
+    """Return the ends of a range in the unit of a field; None without a range."""
+    return (limit.low * factor, limit.high * factor) if limit else (None, None)

@@ -11,9 +11,14 @@ from services.site.experiments.record_index import RecordIndex
 from tests.support.experiment_folders import write_results, write_run, write_trials
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    return write_results(tmp_path_factory.mktemp("template"))
+
+
 @pytest.fixture
-def results(tmp_path):
-    return write_results(tmp_path / "results")
+def results(template, tmp_path):
+    return shutil.copytree(template, tmp_path / "results")
 
 
 @pytest.fixture
