@@ -80,9 +80,9 @@ class StepTimeFit:
     @cached_property
     def _median_seconds(self) -> dict[tuple[float, ...], float]:
         """Median seconds of each measured setting."""
-        medians = self.rows.groupby(["nodes", "workers", "batch"], as_index=False).seconds.median()
+        medians = summarize_settings(self.rows)
         points = medians[["nodes", "workers", "batch"]].astype(float).itertuples(index=False, name=None)
-        return dict(zip(points, medians.seconds.tolist(), strict=True))
+        return dict(zip(points, medians["seconds"].tolist(), strict=True))
 
     @cached_property
     def _draws_by_name(self) -> dict[str, FloatArray]:
