@@ -52,6 +52,7 @@ from equipoise.planning.measurements import (
 )
 from equipoise.planning.parameter_servers.worker_speeds import SECONDS_BY_WORKER_COLUMN
 from equipoise.planning.recipe_choice.recipe_report import RecipeReport
+from equipoise.planning.search_status.search_progress import SearchProgress
 from equipoise.planning.sharding.memory_report import MemoryReport
 from equipoise.profiling.profile_report import PROFILE_SCHEMA, ProfileReport
 from equipoise.runs.misclassified import MisclassifiedImage
@@ -79,6 +80,7 @@ JSON_FILES = (
     JsonFile(name="plan.json", classes=(PlanDocument,), schema=PLAN_SCHEMA),
     JsonFile(name="memory.json", classes=(MemoryReport,), schema=MemoryReport.schema),
     JsonFile(name="recipes.json", classes=(RecipeReport,), schema=RecipeReport.schema),
+    JsonFile(name="search.json", classes=(SearchProgress,), schema=SearchProgress.schema),
     JsonFile(name="profile.json", classes=(ProfileReport,), schema=PROFILE_SCHEMA),
     JsonFile(name="comparison.json", classes=(DeviceComparison,), schema=COMPARISON_SCHEMA),
     JsonFile(name="bundle.json", classes=(Manifest, DriftCondition), schema=BUNDLE_SCHEMA_VERSION),
@@ -92,7 +94,7 @@ FILES = (
     *("system.csv", "exchange.csv", "statistical.csv"),
     "targets.csv",
     "links.csv",
-    *("plan.json", "memory.json", "recipes.json", "profile.json", "comparison.json"),
+    *("plan.json", "memory.json", "recipes.json", "search.json", "profile.json", "comparison.json"),
     *("bundle.json", "reference.npz", "model.json", "verdict.json", "captures", "labels"),
 )
 """files in the order of the page"""

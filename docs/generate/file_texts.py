@@ -119,6 +119,12 @@ TEXTS = {
         " finds it, and the recipe that its plan is made with. Beside it is `recipes.csv`, with the rows of"
         " `statistical.csv` of all recipes and a column `recipe`; their trials are in `trials/recipes/`.",
     ),
+    "search.json": FileText(
+        "search.json",
+        "`sweep`",
+        "What the search of a sweep tries and why, and how its best settings stand. A sweep into a folder on this"
+        " machine writes it anew whenever a trial begins or ends; its page shows it.",
+    ),
     "profile.json": FileText(
         "profile.json",
         "`profile`",

@@ -81,8 +81,7 @@ class StepTimeFit:
     @cached_property
     def _median_seconds(self) -> dict[tuple[float, ...], float]:
         """Median seconds of each measured setting."""
-        medians = self.rows.groupby(["nodes", "workers", "batch"], as_index=False).seconds.median()
-        table = medians[["nodes", "workers", "batch", "seconds"]].to_numpy(float).tolist()
+        table = summarize_settings(self.rows)[["nodes", "workers", "batch", "seconds"]].to_numpy(float).tolist()
         return {tuple(point): seconds for *point, seconds in table}
 
     @cached_property

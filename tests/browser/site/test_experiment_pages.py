@@ -21,6 +21,7 @@ def site(tmp_path_factory):
 
     with serve_site(results, None, [build_part]) as client:
         client.results = results
+        client.page("/plan/sweep")  # its fits take seconds on a busy machine
         yield client
     parts[0].index.close()
 
