@@ -2,9 +2,9 @@
 
 python -m benchmarks.drift.shelf_lights [--runs 10] [--bundle FOLDER]
 
-Streams of clean pictures must raise no alarm. Each further stream is clean at first and changes then; the cause that the
-verdict names at the first alarm counts. No picture is in two streams. Pictures take the way of a service's requests from
-the program's outputs on, in steps of sixteen.
+Streams of clean pictures must raise no alarm. Each further stream is clean at first and changes then; the cause that
+the verdict names at the first alarm counts, and that at the end. No picture is in two streams. Pictures take the way of
+a service's requests from the program's outputs on, in steps of sixteen.
 """
 
 import argparse

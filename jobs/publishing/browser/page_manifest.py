@@ -1,7 +1,7 @@
 """What a page needs to know of the model that it runs: classes, how pictures become its input, and what counts."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -61,7 +61,7 @@ class PageManifest:
 
 def build_page_manifest(manifest: Manifest) -> PageManifest:
     """Build what a page needs from the manifest of a bundle; refuse a model of other data than pictures."""
-    names = {"name": manifest.name, "version": manifest.version, "classes": manifest.classes}
+    names: dict[str, Any] = {"name": manifest.name, "version": manifest.version, "classes": manifest.classes}
     if manifest.boxes is not None:
         return PageManifest(
             **names,

@@ -14,6 +14,7 @@ from equipoise.bundle.folder import verify_bundle
 from equipoise.bundle.manifest import Manifest
 from equipoise.errors import EquipoiseError
 from jobs.cluster.processes import find_free_ports
+from jobs.site_ray.detached_ray import STATE_FOLDER
 from services.http.server import require_unused_port
 from services.site.models.bundle_catalog import resolve_bundle
 from services.site.models.deployments.deployment import Deployment, require_deployment_name
@@ -21,7 +22,6 @@ from services.site.models.deployments.deployment_messages import DeployBody
 from services.site.models.deployments.deployment_store import DeploymentStore
 from services.site.models.deployments.serve_api import ServeApi
 from services.site.models.deployments.serve_config import DeploymentFolders, ServeState
-from services.site.settings import STATE_FOLDER
 
 ABSENT = ServeState(state="absent", message="Ray Serve does not run it")
 
