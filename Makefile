@@ -70,10 +70,10 @@ docs: .venv/ready ## build the documentation into site/; a broken link fails the
 	$(BIN)/zensical build --strict --clean
 
 bench: .venv/peers .venv/servers/ready ## speed against other libraries, in interleaved pairs, and the search against other search methods
-	$(BIN)/python -m benchmarks.loop && $(BIN)/python -m benchmarks.augment && $(BIN)/python -m benchmarks.engines && $(BIN)/python -m benchmarks.serving && $(BIN)/python -m benchmarks.serving_same_engine && $(BIN)/python -m benchmarks.fault_tolerance && $(BIN)/python -m benchmarks.search_policies
+	$(BIN)/python -m benchmarks.loop && $(BIN)/python -m benchmarks.augment && $(BIN)/python -m benchmarks.engines && $(BIN)/python -m benchmarks.serving && $(BIN)/python -m benchmarks.serving_same_engine && $(BIN)/python -m benchmarks.serving_boxes && $(BIN)/python -m benchmarks.fault_tolerance && $(BIN)/python -m benchmarks.search_policies
 
 bench-drift: .venv/watchers/ready ## every drift figure, beside other detectors; takes hours
-	$(BIN)/python -m benchmarks.drift && $(BIN)/python -m benchmarks.drift.tables && $(BIN)/python -m benchmarks.drift.table_peers && $(BIN)/python -m benchmarks.drift.texts && $(BIN)/python -m benchmarks.drift.live_service && $(BIN)/python -m benchmarks.drift.end_to_end && $(BIN)/python -m benchmarks.drift.memory && $(BIN)/python -m benchmarks.monitoring_cost && $(BIN)/python -m benchmarks.drift_conditions && $(BIN)/python -m benchmarks.drift.known_lights --served && $(BIN)/python -m benchmarks.drift.three_adaptations
+	$(BIN)/python -m benchmarks.drift && $(BIN)/python -m benchmarks.drift.tables && $(BIN)/python -m benchmarks.drift.table_peers && $(BIN)/python -m benchmarks.drift.texts && $(BIN)/python -m benchmarks.drift.live_service && $(BIN)/python -m benchmarks.drift.end_to_end && $(BIN)/python -m benchmarks.drift.memory && $(BIN)/python -m benchmarks.monitoring_cost && $(BIN)/python -m benchmarks.drift_conditions && $(BIN)/python -m benchmarks.drift.known_lights --served && $(BIN)/python -m benchmarks.drift.three_adaptations && $(BIN)/python -m benchmarks.drift.shelf_lights
 
 docs-reference: .venv/ready ## write the pages in docs/reference from the code that they describe
 	$(BIN)/python -m docs.generate

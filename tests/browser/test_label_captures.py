@@ -12,6 +12,7 @@ from tests.support.square_detector import draw_squares, publish_squares
 
 pytestmark = pytest.mark.slow
 KEY = "a-key-of-thirty-two-characters-.."
+CREDENTIALS = {"username": "anna", "password": KEY}  # any name
 
 
 @pytest.mark.parametrize("width", ["desk", "phone"])
@@ -21,7 +22,7 @@ def test_answers_of_the_service_are_accepted_with_one_key(open_page, tmp_path, w
     with start_detector_service(bundle.folder, tmp_path, tmp_path / "labels", (KEY,)) as service:
         client = LabellingClient(service.port)
         client.url += "label"
-        person = open_page(client, width, http_credentials={"username": "", "password": KEY}, bypass_csp=True)
+        person = open_page(client, width, http_credentials=CREDENTIALS, bypass_csp=True)
         assert person.page.url.endswith("/label/")
         assert person.page.locator("#progress").inner_text() == "0 of 2 labelled"
         assert person.page.locator("#files, #camera, dialog").count() == 0
