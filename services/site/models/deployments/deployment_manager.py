@@ -89,7 +89,9 @@ class DeploymentManager:
 
     def start_canary(self, name: str, bundle: str, share: float) -> Deployment:
         """Let a bundle answer a share of the requests."""
-        self._require_same_model(name, bundle, "canary")
+        manifest = self._require_same_model(name, bundle, "canary")
+        current = self._verify(self.store.find_deployment(name).bundle, "compare with")
+        manifest.require_comparable(current, f"cannot start {bundle} as canary of {name}")
         return self._change(name, lambda deployment: deployment.start_canary(bundle, share, time.time()))
 
     def stop_canary(self, name: str) -> Deployment:
@@ -146,8 +148,8 @@ class DeploymentManager:
         except EquipoiseError as error:
             raise error.within(f"cannot {action} {bundle[:200]}") from None
 
-    def _require_same_model(self, name: str, bundle: str, role: str) -> None:
-        """Refuse a bundle of another model, which clients and the drift monitor would not know."""
+    def _require_same_model(self, name: str, bundle: str, role: str) -> Manifest:
+        """Return the manifest of a bundle; refuse another model, which clients and the monitor would not know."""
         model, manifest = self.store.find_deployment(name).model, self._verify(bundle, "use")
         if manifest.name != model:
             raise EquipoiseError(
@@ -155,6 +157,7 @@ class DeploymentManager:
                 f"cannot use {bundle} as {role} of {name}: its model is {manifest.name}, not {model}",
                 f"publish it with --name {model}, or deploy it by itself",
             )
+        return manifest
 
     def _write_key(self, name: str) -> None:
         """Write a new key to the service's file, which its owner alone can read; an older file stays."""
