@@ -51,10 +51,10 @@ class CaptureQueue(LabelQueue):
         """Return the names of all captures; uniform samples of the requests, in folders below, are none."""
         return [picture_name(name) for name in list_capture_names(self.folder)]
 
-    def priority(self, name: str) -> float:
+    def priority(self, name: str) -> tuple[bool, float]:
         """Return what captures are sorted by: their pool, then their key, which is large for uncertain answers."""
         pool, key, _ = Path(name).stem.split("-")[:3]
-        return CAPTURE_POOLS.index(pool) + 1 - float(key)
+        return pool != CAPTURE_POOLS[0], 1 - float(key)
 
     def require_picture(self, name: str) -> Path:
         """Return the file of a capture, which has another name once it has a class; refuse any other name."""
