@@ -11,7 +11,7 @@ from equipoise.captures.store import CaptureStore
 from equipoise.errors import EquipoiseError
 from equipoise.labels.captured_labels import find_capture_id
 from equipoise.labels.picture_labels import PictureLabels
-from equipoise.labels.queue import LabelQueue, is_usual_capture
+from equipoise.labels.queue import LabelQueue
 from equipoise.labels.store import LabelStore
 
 LABELLED_MARK = "-labelled"
@@ -48,7 +48,7 @@ class CaptureQueue(LabelQueue):
     def priority(self, name: str) -> tuple[bool, float]:
         """Return what captures are sorted by: their pool, then their key, which is large for uncertain answers."""
         pool, key, _ = Path(name).stem.split("-")[:3]
-        return is_usual_capture(name), CAPTURE_POOLS.index(pool) + 1 - float(key)
+        return pool != CAPTURE_POOLS[0], 1 - float(key)
 
     def require_picture(self, name: str) -> Path:
         """Return the file of a capture, which has another name once it has a class; refuse any other name."""
