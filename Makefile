@@ -23,11 +23,13 @@ demo-detection: .venv/ready ## the story of a detector: train, serve, detect a c
 
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, browser, Ray and HTTP tests; everything is real, nothing is mocked
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" tests/unit tests/contract tests/replay tests/browser tests/docs/test_reference.py
-	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow" tests/serving tests/ray
+	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow" tests/ray
+	$(BIN)/python -m pytest -m "not slow" tests/serving
 
 test-slow: .venv/ready .venv/browser/ready ## how often intervals hold, how rare false alarms are, how good the search is; killed jobs and swapped models
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "slow and not thorough" tests/unit tests/contract tests/browser
-	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray tests/serving
+	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray
+	$(BIN)/python -m pytest -m "slow and not thorough" tests/serving
 
 test-thorough: .venv/ready ## further cases of what slow tests show: more kinds of sharding, compression and servers under kill -9
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m thorough tests/unit tests/contract

@@ -11,7 +11,7 @@ from equipoise.captures.store import CaptureStore
 from equipoise.errors import EquipoiseError
 from equipoise.labels.captured_labels import find_capture_id
 from equipoise.labels.picture_labels import PictureLabels
-from equipoise.labels.queue import LabelQueue
+from equipoise.labels.queue import LabelQueue, is_usual_capture
 from equipoise.labels.store import LabelStore
 
 LABELLED_MARK = "-labelled"
@@ -45,10 +45,10 @@ class CaptureQueue(LabelQueue):
         """Return the names of all captures; uniform samples of the requests, in folders below, are none."""
         return [picture_name(name) for name in list_capture_names(self.folder)]
 
-    def priority(self, name: str) -> float:
+    def priority(self, name: str) -> tuple[bool, float]:
         """Return what captures are sorted by: their pool, then their key, which is large for uncertain answers."""
         pool, key, _ = Path(name).stem.split("-")[:3]
-        return CAPTURE_POOLS.index(pool) + 1 - float(key)
+        return is_usual_capture(name), CAPTURE_POOLS.index(pool) + 1 - float(key)
 
     def require_picture(self, name: str) -> Path:
         """Return the file of a capture, which has another name once it has a class; refuse any other name."""

@@ -81,9 +81,8 @@ class StepTimeFit:
     @cached_property
     def _median_seconds(self) -> dict[tuple[float, ...], float]:
         """Median seconds of each measured setting."""
-        medians = self.rows.groupby(["nodes", "workers", "batch"], as_index=False).seconds.median()
-        points = medians[["nodes", "workers", "batch"]].astype(float).itertuples(index=False, name=None)
-        return dict(zip(points, medians.seconds.tolist(), strict=True))
+        table = summarize_settings(self.rows)[["nodes", "workers", "batch", "seconds"]].to_numpy(float).tolist()
+        return {tuple(point): seconds for *point, seconds in table}
 
     @cached_property
     def _draws_by_name(self) -> dict[str, FloatArray]:

@@ -1,7 +1,6 @@
 """Figures on pages of the site: plotly.js as a file of its own, and figures as data that a script draws."""
 
 import gzip
-import json
 from functools import cache
 from typing import Any
 
@@ -11,7 +10,7 @@ from plotly.offline import get_plotlyjs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dashboards.page import Panel, to_plain_json
+from dashboards.page import Panel, escape_surrogates
 from services.site.rendering import SITE_CONTENT_SECURITY_POLICY, PageRenderer
 from services.site.site_routes import SiteRoute, page_route
 
@@ -32,14 +31,13 @@ async def answer_with_figures(renderer: PageRenderer, request: Request, template
 
 def format_figure_data(panel: Panel) -> Markup:
     """Return a figure as JSON for a script element, which no text in it can end."""
-    figure = to_plain_json(json.loads(panel.figure.to_json(validate=False, engine="json")))
-    text = json.dumps(figure, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    return Markup(text)  # noqa: S704 - JSON without an angle bracket
+    text = escape_surrogates(panel.figure.to_json(validate=False, engine="json"))  # which has null for NaN
+    return Markup(text.replace("<", "\\u003c"))  # noqa: S704 - JSON without an angle bracket
 
 
 def figure_routes() -> list[SiteRoute]:
     """Return the route of plotly.js."""
-    return [page_route(PLOTLY_PATH, get_plotly, role=None)]
+    return [page_route(PLOTLY_PATH, get_plotly)]
 
 
 async def get_plotly(request: Request) -> Response:

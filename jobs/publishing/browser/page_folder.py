@@ -3,7 +3,7 @@
 import shutil
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dashboards.page import load_templates
 from equipoise.bundle.folder import ONNX_FILE
@@ -43,7 +43,7 @@ def write_page_assets(folder: Path, page: PageManifest, facts: dict[str, str]) -
     templates = load_templates()
     html = templates.get_template(f"model_page/{PAGE_FILE}").render(manifest=page, facts=facts)
     (folder / PAGE_FILE).write_text(html, encoding="utf-8")
-    asset = templates.globals["asset"]
+    asset: Any = templates.globals["asset"]
     for name in SHARED_ASSETS:
         (folder / name).write_text(asset(name), encoding="utf-8")
     for name in PAGE_SCRIPTS:

@@ -131,7 +131,7 @@ class ExperimentPages:
         own = name if is_trial else name.rpartition("/")[0]
         links = [Link(entry.text.lower(), entry.href) for entry in NAVIGATION[:2]]
         links.append(Link("notes and tags", f"/experiments/{quote(own)}"))
-        if name.endswith("/curve"):
+        if name.endswith("/curve") and (self.results / own / "statistical.csv").is_file():
             links.append(Link("plan within limits", f"/plan/{quote(own)}"))
         page = replace(page, links=(*links, *page.links))
         return answer_live_page(page, f"{quote(name.rpartition('/')[2])}.html/live", request)

@@ -26,6 +26,8 @@ CREATE TABLE entries (
 );
 CREATE INDEX entries_by_folder ON entries (folder);
 CREATE INDEX entries_by_time ON entries (modified, path);
+CREATE INDEX entries_by_kind ON entries (kind);
+CREATE INDEX unreadable_entries ON entries (modified) WHERE status = 'unreadable';
 PRAGMA user_version = {INDEX_VERSION};
 """
 NOTES_SCHEMA = """

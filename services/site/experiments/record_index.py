@@ -15,7 +15,7 @@ from services.site.experiments.folder_scan import FolderScan
 from services.site.experiments.index_database import INDEX_FILE, WRITER_CACHE_KIBIBYTES, connect_index, open_index
 
 RECENT_SCAN_SECONDS = 2.0  # between two short scans while somebody looks
-FULL_SCAN_SECONDS = 60.0  # between two scans of all folders, at least
+FULL_SCAN_SECONDS, MAX_PAUSE_SECONDS = 60.0, 300.0  # between two scans of all folders, at least and at most
 IDLE_FACTOR = 200  # pause after a scan of all folders, in multiples of its processor time
 THREAD_STOP_SECONDS = 5.0
 
@@ -91,21 +91,27 @@ class RecordIndex:
         self.version += 1
 
     def _keep_up_to_date(self) -> None:
+        """Scan, again and again: shortly when woken, and all folders now and then."""
         scan, next_full = self._create_scan(), 0.0
         while not self._stop.is_set():
-            started_at, started_cpu = time.monotonic(), time.thread_time()
+            started_cpu, is_full = time.thread_time(), time.monotonic() >= next_full
             try:
-                if started_at >= next_full:
-                    scan.scan_all(check_files=not self.is_complete, should_stop=self._stop.is_set)
-                    pause = max(FULL_SCAN_SECONDS, IDLE_FACTOR * (time.thread_time() - started_cpu))
-                    next_full = time.monotonic() + pause
-                    if not self.is_complete:
-                        self.is_complete = True
-                        self._note_change()
-                else:
-                    scan.scan_recent(self._stop.is_set)
+                self._scan_folders(scan, is_full)
             except (OSError, sqlite3.Error):
                 logger.exception("cannot update the index of experiments")
-            self._stop.wait(RECENT_SCAN_SECONDS)
+            pause = min(IDLE_FACTOR * (time.thread_time() - started_cpu), MAX_PAUSE_SECONDS)
+            if is_full:
+                next_full, pause = time.monotonic() + max(FULL_SCAN_SECONDS, pause), 0.0
+            self._stop.wait(max(RECENT_SCAN_SECONDS, pause))
             self._wake.wait(max(0.0, next_full - time.monotonic()))
             self._wake.clear()
+
+    def _scan_folders(self, scan: FolderScan, is_full: bool) -> None:
+        """Look at all folders, or at those that changed lately; the first look compares files, too."""
+        if not is_full:
+            scan.scan_recent(self._stop.is_set)
+            return
+        scan.scan_all(check_files=not self.is_complete, should_stop=self._stop.is_set)
+        if not self.is_complete:
+            self.is_complete = True
+            self._note_change()

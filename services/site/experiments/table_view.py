@@ -1,5 +1,6 @@
 """What the page of the table of experiments shows: columns with links that sort, rows, and places to go on."""
 
+import hashlib
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from services.site.experiments.index_queries import ROWS_PER_PAGE, ExperimentRow
 from services.site.experiments.record_index import IndexState
 
 TABLE_PATH = "/experiments"
+KEY_LENGTH = 16  # hexadecimal digits of a row's key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,8 @@ class TableRowView:
     """Row of the table as it is shown."""
 
     path: str
+    key: str
+    """short name that is the same on every page, and may be the id of an element"""
     cells: Sequence[TableCellView]
     """cells after the name"""
     tags: Sequence[str]
@@ -103,7 +107,8 @@ def build_row_view(row: ExperimentRow, tags: Sequence[str]) -> TableRowView:
         )
         for name in SHOWN_COLUMNS[1:]
     ]
-    return TableRowView(path=row.path, cells=cells, tags=tags, problem=row.problem)
+    key = hashlib.sha256(row.path.encode()).hexdigest()[:KEY_LENGTH]
+    return TableRowView(path=row.path, key=key, cells=cells, tags=tags, problem=row.problem)
 
 
 def build_table_link(query: TableQuery, path: str = TABLE_PATH, **more: int) -> str:

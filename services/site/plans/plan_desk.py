@@ -46,34 +46,35 @@ class PlanDesk:
 
     def __init__(self, results: Path) -> None:
         self.results, self._lock = results, Lock()
-        self._replanners: OrderedDict[Path, tuple[Stamps, Replanner, Lock]] = OrderedDict()
+        self._replanners: OrderedDict[Path, tuple[Stamps, Replanner, PlanDocument | None, Lock]] = OrderedDict()
 
     def build_plan(self, name: str, limits: PlanLimits) -> LimitedPlan:
         """Build the plan of a sweep within limits; refuse a folder without measurements to plan with."""
         folder = resolve_result_path(self.results, name)
-        replanner, lock = self._find_replanner(folder, name)
+        replanner, stored, lock = self._find_replanner(folder, name)
         with lock:  # the second request of the same sweep waits for the fits of the first
             ranges = replanner.find_ranges()
             started_at = time.perf_counter()
             document = replanner.build_plan(limits).document
             seconds = time.perf_counter() - started_at
-        return LimitedPlan(document=document, stored=read_stored_plan(folder), ranges=ranges, seconds=seconds)
+        return LimitedPlan(document=document, stored=stored, ranges=ranges, seconds=seconds)
 
-    def _find_replanner(self, folder: Path, name: str) -> tuple[Replanner, Lock]:
-        """Return the fits of a folder, anew if one of its tables has changed."""
+    def _find_replanner(self, folder: Path, name: str) -> tuple[Replanner, PlanDocument | None, Lock]:
+        """Return the fits of a folder and its stored plan, anew if one of its files has changed."""
         stamps = tuple(stamp_file(folder / table) for table in TABLES)
         with self._lock:
             known = self._replanners.get(folder)
             if known is None or known[0] != stamps:
-                known = stamps, read_replanner(folder, name), Lock()
+                stored = read_stored_plan(folder)
+                known = stamps, read_replanner(folder, name, stored), stored, Lock()
                 self._replanners[folder] = known
             self._replanners.move_to_end(folder)
             while len(self._replanners) > MAX_REMEMBERED_SWEEPS:
                 self._replanners.popitem(last=False)
-        return known[1], known[2]
+        return known[1:]
 
 
-def read_replanner(folder: Path, name: str) -> Replanner:
+def read_replanner(folder: Path, name: str, stored: PlanDocument | None) -> Replanner:
     """Read the tables of a sweep with the runs that refuted its plans."""
     missing = [table for table in TABLES[:2] if not (folder / table).is_file()]
     if missing:
@@ -82,7 +83,6 @@ def read_replanner(folder: Path, name: str) -> Replanner:
             f"cannot plan with {name}: it has no {' and no '.join(missing)}",
             "wait for the end of the sweep, or give the folder of one that has ended",
         )
-    stored = read_stored_plan(folder)
     refuting = [run for run in stored.confirmations if run.status == "refuted" and not run.exchange] if stored else []
     return Replanner(add_refuting_runs(read_sweep_request(folder), refuting))
 

@@ -35,9 +35,11 @@ class PlanPages:
     async def get_plan(self, request: Request) -> Response:
         """Answer GET /plan/PATH: the plan within the limits of the query."""
         name = request.path_params["name"]
-        content = await asyncio.to_thread(self._build_content, name, LimitTexts.from_values(request.query_params))
+        texts = LimitTexts.from_values(request.query_params)
+        content = await asyncio.to_thread(self._build_content, name, texts)
         is_part = "hx-request" in request.headers
-        content["refresh_sliders"] = is_part and request.headers.get("hx-trigger-name") == "price"
+        # the range of the budget follows the price; no other slider is replaced while somebody moves it
+        content["refresh_budget"] = is_part and request.query_params.get("priced", "") != texts.price
         template = "plan_result.html" if is_part else "plan.html"
         return await answer_with_figures(self.site.renderer, request, template, **content)
 
@@ -55,6 +57,7 @@ class PlanPages:
         document = plan.document
         return {
             "name": name,
+            "price": texts.price,
             "problem": problem,
             "plan": plan,
             "sliders": build_sliders(texts, plan.ranges, limits.cost.prices.otherwise),

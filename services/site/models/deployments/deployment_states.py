@@ -1,6 +1,6 @@
 """What the pages and the API say of a deployment: its document, Serve's state, and what its service answers.
 
-All who look within two seconds share one look at each service, so that many open pages cost as much as one.
+All who look within four seconds share one look at each service, so that many open pages cost as much as one.
 """
 
 import threading
@@ -23,9 +23,9 @@ from services.site.models.deployments.serve_config import DeploymentFolders, Ser
 from services.site.models.deployments.service_calls import ServiceCalls
 from services.site.models.deployments.service_traffic import TrafficWindow
 
-CACHE_SECONDS = 2.0
+LOOK_SECONDS = 4.0  # for so long, one look at the services is shown to all
 UNREACHABLE = ServeState(state="absent", message="cannot reach Ray Serve; start the site again with equipoise up")
-ReplyT = TypeVar("ReplyT")
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +59,12 @@ class DeploymentStates:
         self._lock = threading.Lock()
         self._windows: dict[str, TrafficWindow] = {}
         self._looks: dict[str, DeploymentLook] = {}
-        self._looked_at = -CACHE_SECONDS
+        self._looked_at = -LOOK_SECONDS
 
     def list_looks(self) -> list[DeploymentLook]:
-        """Return a look at each deployment, by name, which is at most two seconds old."""
+        """Return a look at each deployment, by name, which is at most four seconds old."""
         with self._lock:
-            if time.monotonic() - self._looked_at >= CACHE_SECONDS:
+            if time.monotonic() - self._looked_at >= LOOK_SECONDS:
                 self._looks = {look.deployment.name: look for look in self._look_at_all()}
                 self._looked_at = time.monotonic()
             return [*self._looks.values()]
@@ -78,7 +78,7 @@ class DeploymentStates:
 
     def forget_looks(self) -> None:
         """Look anew at the next call, because something has been changed."""
-        self._looked_at = -CACHE_SECONDS
+        self._looked_at = -LOOK_SECONDS
 
     def open_service(self, deployment: Deployment) -> ServiceCalls:
         """Return the client of a deployment's service."""
@@ -128,7 +128,7 @@ class DeploymentStates:
         )
 
 
-def answer_or_none(call: Callable[[], ReplyT]) -> ReplyT | None:
+def answer_or_none(call: Callable[[], AnswerT]) -> AnswerT | None:
     """Return the answer of a service, or None if it does not answer: the page shows what it has."""
     with suppress(EquipoiseError):
         return call()
