@@ -22,6 +22,7 @@ from equipoise.bundle.kinds.base_bundle import Bundle
 from equipoise.config import TrainConfig
 from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.stream_verdict import compute_stream_verdict
+from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.drift.features.box_stats import FoundBoxes
 from equipoise.drift.profiling.box_profile import SearchedImages, extract_box_features
 from equipoise.drift.profiling.bundle_profile import load_bundle_profile
@@ -105,7 +106,8 @@ def watch_change(bundle: Bundle, first: int, scene: Scene) -> FirstAlarm | None:
 
 def watch_stream(bundle: Bundle, images: Tensor) -> FirstAlarm | None:
     """Watch the images of a stream in order, and return the first alarm; None without one."""
-    profile, alarmed = load_bundle_profile(bundle), None
+    profile = load_bundle_profile(bundle)
+    alarmed: tuple[int, StreamVerdict] | None = None
     detector = StreamDetector.start(profile, DEFAULT_REQUESTS_PER_FALSE_ALARM)
     for second, step in enumerate(images.split(STEP_IMAGES)):
         found = FoundBoxes(*(output.numpy() for output in bundle.run_engine(step.contiguous())))

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from services.http.auth import WWW_AUTHENTICATE, ApiKeyAuth
+from services.http.auth import ApiKeyAuth, build_challenge
 from services.http.errors import INTERNAL_ERROR_MESSAGE, RequestRejected, page_is_unknown
 from services.http.request_body import BodyReader
 from services.http.responses import json_response
@@ -109,11 +109,12 @@ def read_asset(name: str) -> bytes:
     return files("dashboards").joinpath("templates", name).read_bytes()
 
 
-async def answer_rejected(_: Request, error: Exception) -> Response:
+async def answer_rejected(request: Request, error: Exception) -> Response:
     """Answer a rejected request with its status and a sentence."""
     if not isinstance(error, RequestRejected):
         raise error
-    return json_response({"error": error.message}, error.status, WWW_AUTHENTICATE if error.status == 401 else None)
+    headers = build_challenge(request) if error.status == 401 else None
+    return json_response({"error": error.message}, error.status, headers)
 
 
 async def answer_unknown(request: Request, error: Exception) -> Response:

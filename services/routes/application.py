@@ -13,7 +13,7 @@ from starlette.routing import Mount, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from equipoise.captures.store import CaptureStore
-from services.http.auth import WWW_AUTHENTICATE, ApiKeyAuth
+from services.http.auth import ApiKeyAuth, build_challenge
 from services.http.errors import (
     INTERNAL_ERROR_MESSAGE,
     RequestRejected,
@@ -217,7 +217,7 @@ class HttpApplication:
         if error.reason == "busy":
             await asyncio.sleep(BUSY_REPLY_DELAY_SECONDS)
         headers = {} if error.retry_after_seconds is None else {"retry-after": str(error.retry_after_seconds)}
-        headers |= WWW_AUTHENTICATE if error.status == 401 else {}
+        headers |= build_challenge(request) if error.status == 401 else {}
         is_read = request.scope["state"].get("read", False) or (is_small_body(request) and error.reason == "busy")
         if error.status in EARLY_REPLY_STATUSES and not is_read:
             return EarlyResponse(request, {"error": error.message}, error.status, headers)
