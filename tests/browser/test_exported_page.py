@@ -90,7 +90,18 @@ def test_scores_are_those_of_the_bundle(browser, digits, digits_page):
 
 def test_pictures_are_scaled_to_the_bytes_of_pillow(browser, squares_page):
     rng = np.random.default_rng(3)
-    sizes = [(3, 500), (500, 3), (90, 300), (300, 90), (211, 137), (137, 211), (1000, 200), (30, 20), (20, 30), (48, 47)]
+    sizes = [
+        (3, 500),
+        (500, 3),
+        (90, 300),
+        (300, 90),
+        (211, 137),
+        (137, 211),
+        (1000, 200),
+        (30, 20),
+        (20, 30),
+        (48, 47),
+    ]
     script = """async ([bytes, size]) => {
         const { decodePicture, preparePicture } = await import("./pixels.js");
         const bitmap = await decodePicture(new Blob([Uint8Array.from(atob(bytes), (char) => char.charCodeAt(0))]), 1e7);
@@ -131,7 +142,9 @@ def test_answer_is_drawn_and_the_slider_chooses_its_boxes(browser, squares, squa
         assert f"Found {len(all_boxes)} box" in page.locator("#state").inner_text()
         page.keyboard.press("End")
         assert page.locator("#threshold-value").inner_text() == "99 %"
-        assert f"Found {sum(box['score'] >= 0.99 for box in answer['boxes'])} box" in page.locator("#state").inner_text()
+        assert (
+            f"Found {sum(box['score'] >= 0.99 for box in answer['boxes'])} box" in page.locator("#state").inner_text()
+        )
         assert hosts <= {squares_page}
 
 

@@ -1,7 +1,6 @@
 """Pages of the forms and of the jobs that were started with them."""
 
 import asyncio
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -11,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from equipoise.errors import EquipoiseError
 from services.site.jobs_on_ray.cluster_view import describe_cluster_use
-from services.site.jobs_on_ray.command_forms import CommandForm, build_command_form
+from services.site.jobs_on_ray.command_forms import CommandForm, load_command_form
 from services.site.jobs_on_ray.command_topics import LAYOUTS
 from services.site.jobs_on_ray.form_arguments import SWITCH_OFF, SWITCH_ON, format_command_line
 from services.site.jobs_on_ray.job_desk import JobDesk
@@ -40,8 +39,6 @@ class JobPages:
 
     def __init__(self, site: SiteContext, desk: JobDesk) -> None:
         self.site, self.desk = site, desk
-        # importing the commands takes seconds, which nobody should wait for
-        threading.Thread(target=preload_forms, name="forms", daemon=True).start()
 
     def routes(self) -> list[SiteRoute]:
         """Return the routes of forms and jobs."""
@@ -173,13 +170,7 @@ async def load_form(request: Request) -> CommandForm:
     if command not in LAYOUTS:
         names = ", ".join(LAYOUTS)
         raise EquipoiseError("path-missing", f"cannot find a form of {command[:60]!r}", f"there are: {names}")
-    return await asyncio.to_thread(build_command_form, command)
-
-
-def preload_forms() -> None:
-    """Build all forms, so that nobody waits for the import of the commands."""
-    for command in LAYOUTS:
-        build_command_form(command)
+    return await asyncio.to_thread(load_command_form, command)
 
 
 def list_names(form: CommandForm) -> set[str]:

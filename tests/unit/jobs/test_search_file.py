@@ -33,9 +33,7 @@ def test_a_sweep_writes_what_it_tries(tmp_path):
 
 def test_other_trials_and_buckets_have_no_such_file(tmp_path):
     write_search_progress(build_state(tmp_path / "trials" / "recipes" / "plain"))
-    write_search_progress(
-        build_state(parse_location("s3://bucket/sweep/trials"))
-    )  # there is no such bucket
+    write_search_progress(build_state(parse_location("s3://bucket/sweep/trials")))  # there is no such bucket
     assert not [*tmp_path.rglob("search.json")]
 
 
