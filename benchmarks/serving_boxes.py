@@ -8,12 +8,14 @@ shelves. Needs wrk (apt-get install wrk).
 """
 
 import argparse
+import json
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.request import Request, urlopen
 
 import numpy as np
 import torch
@@ -59,6 +61,15 @@ def main() -> None:
                     for server_name, server in servers.items():
                         results[server_name].append(run_wrk(server, images, count))
                 print_rows(count, results)
+            print(f"\n{describe_drift(servers['Equipoise'].port)}")
+
+
+def describe_drift(port: int) -> str:
+    """Return what the service says of the drift of the pictures that it has got."""
+    request = Request(f"http://127.0.0.1:{port}/drift", headers={"x-api-key": API_KEY})
+    with urlopen(request, timeout=30) as reply:  # noqa: S310 - the address is ours
+        verdict = json.load(reply)
+    return f"drift: {verdict['state']} after {verdict['images']:,} pictures of {IMAGE_COUNT} different ones"
 
 
 def write_shelf_files(folder: Path) -> Path:

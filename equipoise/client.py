@@ -139,14 +139,67 @@ class EquipoiseClient:
         plan: JsonObject = self.request("GET", f"plan/{quote(path)}", query=limits)
         return plan
 
+    def list_bundles(self) -> list[JsonObject]:
+        """Return the bundles below the results folder, the latest published first."""
+        bundles: list[JsonObject] = self.request("GET", "bundles")["bundles"]
+        return bundles
+
+    def list_deployments(self) -> list[JsonObject]:
+        """Return the deployments with their state, traffic and verdict."""
+        deployments: list[JsonObject] = self.request("GET", "deployments")["deployments"]
+        return deployments
+
+    def get_deployment(self, name: str) -> JsonObject:
+        """Return a deployment as it is now."""
+        return self._change_deployment("GET", name)
+
+    def deploy_bundle(self, bundle: str, **options: Any) -> JsonObject:
+        """Start a service of a bundle; the options are `name`, `port`, `replicas` and `requires_key`."""
+        deployment: JsonObject = self.request("POST", "deployments", {"bundle": bundle, **options})
+        return deployment
+
+    def start_canary(self, name: str, bundle: str, share: float = 0.1) -> JsonObject:
+        """Let a bundle answer a share of the requests to a deployment."""
+        return self._change_deployment("POST", name, "/canary", {"bundle": bundle, "share": share})
+
+    def stop_canary(self, name: str) -> JsonObject:
+        """Let the canary of a deployment answer no more."""
+        return self._change_deployment("DELETE", name, "/canary")
+
+    def promote_bundle(self, name: str, bundle: str | None = None) -> JsonObject:
+        """Let a bundle, the canary if none is named, answer all requests to a deployment."""
+        return self._change_deployment("POST", name, "/promote", {"bundle": bundle})
+
+    def roll_back(self, name: str) -> JsonObject:
+        """Let the previous bundle of a deployment answer again."""
+        return self._change_deployment("POST", name, "/roll-back")
+
+    def undeploy(self, name: str) -> JsonObject:
+        """End a deployment, whose captures and labels stay, and return it as it was."""
+        return self._change_deployment("DELETE", name)
+
+    def adapt_deployment(self, name: str, **options: Any) -> JsonObject:
+        """Start the adaptation of a deployment's model; the options are `epochs`, `workers` and `accept_blur`."""
+        return self._change_deployment("POST", name, "/adapt", options)
+
+    def get_adaptation(self, name: str) -> JsonObject | None:
+        """Return what became of a deployment's adaptation, with what its gate compared; None if there is none."""
+        adaptation: JsonObject | None = self.request("GET", f"deployments/{quote(name, '')}/adaptation")
+        return adaptation
+
+    def _change_deployment(self, method: str, name: str, action: str = "", payload: Any = None) -> JsonObject:
+        deployment: JsonObject = self.request(method, f"deployments/{quote(name, '')}{action}", payload)
+        return deployment
+
 
 def read_answer(status: int, content: bytes) -> Any:
     """Return the JSON of an answer; raise what the site refuses as an error with its sentence and code."""
     try:
         answer = json.loads(content)
+        is_json = True
     except ValueError:
-        answer = None
-    if status < 400 and answer is not None:
+        answer, is_json = None, False
+    if status < 400 and is_json:
         return answer
     sentence = answer.get("error") if isinstance(answer, dict) else None
     code = answer.get("code", "service-refused") if isinstance(answer, dict) else "service-unavailable"

@@ -58,6 +58,7 @@ from equipoise.profiling.profile_report import PROFILE_SCHEMA, ProfileReport
 from equipoise.runs.misclassified import MisclassifiedImage
 from equipoise.runs.record import RECORD_SCHEMA, Lap, Record
 from jobs.command_options.class_fields import list_fields, read_attribute_docs
+from jobs.publishing.browser.page_manifest import PAGE_SCHEMA, PageManifest
 from jobs.timing.timing_records import ExchangeTiming, StepTiming
 
 
@@ -83,6 +84,7 @@ JSON_FILES = (
     JsonFile(name="profile.json", classes=(ProfileReport,), schema=PROFILE_SCHEMA),
     JsonFile(name="comparison.json", classes=(DeviceComparison,), schema=COMPARISON_SCHEMA),
     JsonFile(name="bundle.json", classes=(Manifest, DriftCondition), schema=BUNDLE_SCHEMA_VERSION),
+    JsonFile(name="model.json", classes=(PageManifest,), schema=PAGE_SCHEMA),
     JsonFile(name="verdict.json", classes=(DatasetVerdict, StreamVerdict)),
     JsonFile(name="captures", classes=(CaptureMetadata,)),
     JsonFile(name="labels", classes=(PictureLabels,), schema=LABELS_SCHEMA),
@@ -93,7 +95,7 @@ FILES = (
     "targets.csv",
     "links.csv",
     *("plan.json", "memory.json", "recipes.json", "search.json", "profile.json", "comparison.json"),
-    *("bundle.json", "reference.npz", "verdict.json", "captures", "labels"),
+    *("bundle.json", "reference.npz", "model.json", "verdict.json", "captures", "labels"),
 )
 """files in the order of the page"""
 

@@ -157,6 +157,12 @@ TEXTS = {
         " declares; one of texts has `logits`, `input.tokens` and `places` alone, of 16 windows. The profile of a table"
         " or of texts also has arrays `drift.encoder.NAME`, with which rows and texts become statistics.",
     ),
+    "model.json": FileText(
+        "model.json",
+        "`export-page`",
+        "What a page in the browser knows of the model that it runs: classes, and how a picture becomes its input. Beside it"
+        " lie `model.onnx`, as in the bundle, and the page itself.",
+    ),
     "verdict.json": FileText(
         "Verdicts",
         "`check`, the service",

@@ -8,6 +8,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from jobs.cluster.processes import wait_until
+from jobs.site_ray.ray_dashboard import RayDashboard
 from tests.support.bundles import publish_run, train_short_run
 from tests.support.ray_cluster import ROOT
 from tests.support.site import serve_site
@@ -33,8 +34,8 @@ class ModelsClient:
 
     def predict(self):
         """Return the answer of the service to a digit."""
-        request = Request(f"{self.deployment()['url']}predict", DIGIT, {"content-type": "image/png"})
-        with urlopen(request, timeout=30) as reply:
+        url = f"{self.deployment()['url']}predict"
+        with urlopen(Request(url, DIGIT, {"content-type": "image/png"}), timeout=30) as reply:  # noqa: S310 - HTTP
             return json.load(reply)
 
     def wait_for(self, condition, seconds=START_SECONDS):
@@ -73,7 +74,9 @@ def results(monitored_digits, tmp_path_factory):
 @pytest.fixture
 def serve_models(cluster, results):
     """Return a context manager that serves a site on the cluster; all it has deployed ends with the test."""
-    yield lambda: serve_site(results, ray_dashboard=cluster.environment["RAY_API_SERVER_ADDRESS"])
+    address = cluster.environment["RAY_API_SERVER_ADDRESS"]
+    wait_until(RayDashboard(address).is_ready, START_SECONDS)
+    yield lambda: serve_site(results, ray_dashboard=address)
     cluster.shut_down_serve()
 
 
@@ -126,7 +129,7 @@ def check_next_site(client, first):
 
     def is_silent():
         try:
-            urlopen(f"{url}health", timeout=5).close()
+            urlopen(f"{url}health", timeout=5).close()  # noqa: S310 - HTTP
         except URLError:
             return True
         return False

@@ -41,8 +41,8 @@ def test_what_the_site_refuses_is_the_sentence_and_code_of_the_command(client, o
 
 
 def test_an_unknown_job_and_a_body_that_is_none_are_refused(client):
-    with pytest.raises(EquipoiseError, match="cannot find the job 'a/b"):
-        client.get_job("a/b")
+    with pytest.raises(EquipoiseError, match="cannot find the job 'a b'"):
+        client.get_job("a b")
     with pytest.raises(EquipoiseError, match="cannot read the job in the request"):
         client.request("POST", "jobs", {"command": "train", "options": {"lr": {}}})
     with pytest.raises(EquipoiseError, match="command must be one of sweep, train"):

@@ -35,9 +35,6 @@ FINISHED_STATUSES = {"check": (3, 4), "adapt": (3, 4)}
 STOPPED_EXIT_STATUS = 143
 MAX_LOG_LINES = 400
 STORE_FILE, LOG_FOLDER = "jobs.sqlite", "logs"
-NO_RAY = EquipoiseError(
-    "cluster-unreachable", "cannot start a job: this site runs without Ray", "start the site with equipoise up"
-)
 
 
 class JobDesk:
@@ -55,7 +52,7 @@ class JobDesk:
     def start_job(self, command: str, arguments: Sequence[str], started_by: str, folder: str = "") -> SubmittedJob:
         """Submit a command to Ray and return its job; refuse it if another job writes to its folder."""
         if self.ray is None:
-            raise NO_RAY
+            raise ray_is_missing()
         self.refresh_jobs(at_once=True)
         out = read_out_folder(arguments)
         job = SubmittedJob(
@@ -100,7 +97,7 @@ class JobDesk:
         if not job.is_active:
             raise EquipoiseError("path-in-use", f"cannot stop the job {job.id}: it has ended already ({job.status})")
         if self.ray is None:
-            raise NO_RAY
+            raise ray_is_missing()
         self.ray.request("POST", f"/api/jobs/{job.id}/stop")
         self.store.set_status(job.id, "stopping")
         return replace(job, status="stopping")
@@ -164,6 +161,12 @@ class JobDesk:
         """Return the name of a folder below the results, as the site's addresses have it."""
         path = Path(out)
         return path.relative_to(self.results).as_posix() if path.is_relative_to(self.results) else out
+
+
+def ray_is_missing() -> EquipoiseError:
+    """Build the error for a job on a site that shows results alone."""
+    problem = "cannot start or stop a job: this site runs without Ray"
+    return EquipoiseError("cluster-unreachable", problem, "start the site with equipoise up")
 
 
 def build_job_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from equipoise.drift.adaptation.gate_report import GateReport
 from equipoise.errors import EquipoiseError
+from equipoise.labels.store import LabelStore
 from services.site.jobs_on_ray.job_desk import JobDesk
 from services.site.models.deployments.deployment import Adaptation, Deployment
 from services.site.models.deployments.deployment_manager import DeploymentManager
@@ -115,6 +116,7 @@ def build_adapt_arguments(
         "--report": str(results / adaptation.report),
         "--epochs": str(body.epochs),
         "--workers": str(body.workers),
+        **({"--labels": str(folders.labels)} if LabelStore(folders.labels).read_classes()[0] else {}),
         **({"--key": str(folders.keys_file)} if deployment.requires_key else {}),
     }
     pairs = [word for pair in options.items() for word in pair]

@@ -37,13 +37,17 @@ class ModelApi:
     def routes(self) -> list[SiteRoute]:
         """Return the route of each endpoint with its description."""
         return [
-            describe_reading(
+            describe_reading_route(
                 "GET /api/bundles", self.list_bundles, "List the bundles below the results folder", BundlesReply
             ),
-            describe_reading("GET /api/bundles/{path:path}", self.get_bundle, "Return one bundle", BundleReply, (404,)),
-            describe_reading("GET /api/deployments", self.list_deployments, "List the deployments", DeploymentsReply),
-            describe_reading(f"GET {NAMED}", self.get_deployment, "Return a deployment", DeploymentReply, (404,)),
-            describe_reading(
+            describe_reading_route(
+                "GET /api/bundles/{path:path}", self.get_bundle, "Return one bundle", BundleReply, (404,)
+            ),
+            describe_reading_route(
+                "GET /api/deployments", self.list_deployments, "List the deployments", DeploymentsReply
+            ),
+            describe_reading_route(f"GET {NAMED}", self.get_deployment, "Return a deployment", DeploymentReply, (404,)),
+            describe_reading_route(
                 f"GET {NAMED}/adaptation", self.get_adaptation, "Return its adaptation", AdaptationReply, (404,)
             ),
             *self.change_routes(),
@@ -52,14 +56,18 @@ class ModelApi:
     def change_routes(self) -> list[SiteRoute]:
         """Return the routes of the endpoints that change something, which need the role `run`."""
         return [
-            describe_change("POST /api/deployments", self.post_deployment, "Deploy a bundle", DeployBody),
-            describe_change(f"DELETE {NAMED}", self.delete_deployment, "End a deployment; its captures stay"),
-            describe_change(f"POST {NAMED}/canary", self.post_canary, "Start a canary", CanaryBody),
-            describe_change(f"DELETE {NAMED}/canary", self.delete_canary, "Stop the canary"),
-            describe_change(f"POST {NAMED}/promote", self.post_promote, "Promote the canary or a bundle", PromoteBody),
-            describe_change(f"POST {NAMED}/roll-back", self.post_roll_back, "Return to the previous bundle"),
-            describe_change(f"POST {NAMED}/adapt", self.post_adapt, "Adapt the model, without swapping it", AdaptBody),
-            describe_change(f"DELETE {NAMED}/adaptation", self.delete_adaptation, "Dismiss the adapted model"),
+            describe_changing_route("POST /api/deployments", self.post_deployment, "Deploy a bundle", DeployBody),
+            describe_changing_route(f"DELETE {NAMED}", self.delete_deployment, "End a deployment; its captures stay"),
+            describe_changing_route(f"POST {NAMED}/canary", self.post_canary, "Start a canary", CanaryBody),
+            describe_changing_route(f"DELETE {NAMED}/canary", self.delete_canary, "Stop the canary"),
+            describe_changing_route(
+                f"POST {NAMED}/promote", self.post_promote, "Promote the canary or a bundle", PromoteBody
+            ),
+            describe_changing_route(f"POST {NAMED}/roll-back", self.post_roll_back, "Return to the previous bundle"),
+            describe_changing_route(
+                f"POST {NAMED}/adapt", self.post_adapt, "Adapt the model, without swapping it", AdaptBody
+            ),
+            describe_changing_route(f"DELETE {NAMED}/adaptation", self.delete_adaptation, "Dismiss the adapted model"),
         ]
 
     async def list_bundles(self, _: Request) -> Response:
@@ -142,7 +150,7 @@ async def read_typed_body(request: Request, kind: Any) -> Any:
     return decode_json_bytes(content, kind, code="option-format", problem="cannot read the request")
 
 
-def describe_reading(
+def describe_reading_route(
     endpoint: str, handler: Any, summary: str, reply: Any, rejections: tuple[int, ...] = ()
 ) -> SiteRoute:
     """Return the route of an endpoint that only reads."""
@@ -150,7 +158,7 @@ def describe_reading(
     return api_route(endpoint, handler, Role.VIEW, description)
 
 
-def describe_change(endpoint: str, handler: Any, summary: str, body: Any = None) -> SiteRoute:
+def describe_changing_route(endpoint: str, handler: Any, summary: str, body: Any = None) -> SiteRoute:
     """Return the route of an endpoint that changes a deployment, and answers with it."""
     description = ApiDescription(
         summary=summary, returns="the deployment", reply=DeploymentReply, body=body, rejections=REFUSALS

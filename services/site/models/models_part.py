@@ -33,8 +33,8 @@ class ModelsPart:
     def routes(self) -> list[SiteRoute]:
         """Return the routes of the pages, actions and endpoints; fixed paths come before those with a name."""
         return [
-            *DeploymentActions(self.desk, self.renderer).routes(),
             *ModelPages(self.desk, self.renderer).routes(),
+            *DeploymentActions(self.desk, self.renderer).routes(),
             *ModelApi(self.desk).routes(),
         ]
 
