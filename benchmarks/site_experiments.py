@@ -26,8 +26,8 @@ from services.site.site_parts import SiteContext
 from tests.support.site import SiteClient, serve_site
 from tests.support.sweep_folders import write_sweep_folder
 
-ROUNDS = 3
-OPEN_PAGES, IDLE_SECONDS, POLL_SECONDS = 10, 20.0, 5.0
+ROUNDS = 2
+OPEN_PAGES, IDLE_SECONDS, POLL_SECONDS = 10, 10.0, 5.0
 FILTERS = ("lr>0.04", "workload=digits seed>=99000", "status~max", "seed-4711", "kind=trial test>0.5")
 
 
