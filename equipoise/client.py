@@ -65,7 +65,7 @@ class EquipoiseClient:
         return job
 
     def list_jobs(self, limit: int = 50) -> list[JsonObject]:
-        """Return the newest jobs."""
+        """Return the newest jobs of the site."""
         jobs: list[JsonObject] = self.request("GET", "jobs", query={"limit": limit})["jobs"]
         return jobs
 

@@ -29,7 +29,7 @@ NAMED = "/api/deployments/{name}"
 
 
 class ModelApi:
-    """Handlers of the endpoints."""
+    """Handlers of the endpoints of models below /api."""
 
     def __init__(self, desk: ModelDesk) -> None:
         self.desk = desk
@@ -71,20 +71,20 @@ class ModelApi:
         ]
 
     async def list_bundles(self, _: Request) -> Response:
-        """Answer GET /api/bundles."""
+        """Answer GET /api/bundles: all bundles."""
         return typed_response(BundlesReply(bundles=await asyncio.to_thread(self.desk.list_bundles)))
 
     async def get_bundle(self, request: Request) -> Response:
-        """Answer GET /api/bundles/PATH."""
+        """Answer GET /api/bundles/PATH: one bundle."""
         return typed_response(await asyncio.to_thread(self.desk.find_bundle, request.path_params["path"]))
 
     async def list_deployments(self, _: Request) -> Response:
-        """Answer GET /api/deployments."""
+        """Answer GET /api/deployments: all deployments."""
         looks = await asyncio.to_thread(self.desk.states.list_looks)
         return typed_response(DeploymentsReply(deployments=[*map(build_deployment_reply, looks)]))
 
     async def get_deployment(self, request: Request) -> Response:
-        """Answer GET /api/deployments/NAME."""
+        """Answer GET /api/deployments/NAME: one deployment."""
         return typed_response(await asyncio.to_thread(self.desk.read_deployment, request.path_params["name"]))
 
     async def get_adaptation(self, request: Request) -> Response:
@@ -92,7 +92,7 @@ class ModelApi:
         return typed_response(await asyncio.to_thread(self.desk.read_adaptation, request.path_params["name"]))
 
     async def post_deployment(self, request: Request) -> Response:
-        """Answer POST /api/deployments."""
+        """Answer POST /api/deployments: deploy a bundle."""
         body = await read_typed_body(request, DeployBody)
         deployment = await asyncio.to_thread(self.desk.manager.deploy_bundle, body)
         return await self._answer_changed(deployment.name)
@@ -106,32 +106,32 @@ class ModelApi:
         return typed_response(reply)
 
     async def post_canary(self, request: Request) -> Response:
-        """Answer POST /api/deployments/NAME/canary."""
+        """Answer POST /api/deployments/NAME/canary: start a canary."""
         body = await read_typed_body(request, CanaryBody)
         return await self._change(request, self.desk.manager.start_canary, body.bundle, body.share)
 
     async def delete_canary(self, request: Request) -> Response:
-        """Answer DELETE /api/deployments/NAME/canary."""
+        """Answer DELETE /api/deployments/NAME/canary: stop the canary."""
         return await self._change(request, self.desk.manager.stop_canary)
 
     async def post_promote(self, request: Request) -> Response:
-        """Answer POST /api/deployments/NAME/promote."""
+        """Answer POST /api/deployments/NAME/promote: let a bundle answer all."""
         body = await read_typed_body(request, PromoteBody)
         if body.bundle is None:
             return await self._change(request, self.desk.manager.promote_canary)
         return await self._change(request, self.desk.manager.promote_bundle, body.bundle)
 
     async def post_roll_back(self, request: Request) -> Response:
-        """Answer POST /api/deployments/NAME/roll-back."""
+        """Answer POST /api/deployments/NAME/roll-back: return to the previous bundle."""
         return await self._change(request, self.desk.manager.roll_back)
 
     async def post_adapt(self, request: Request) -> Response:
-        """Answer POST /api/deployments/NAME/adapt."""
+        """Answer POST /api/deployments/NAME/adapt: start its adaptation."""
         body = await read_typed_body(request, AdaptBody)
         return await self._change(request, self.desk.adaptations.start_adaptation, body, request.state.viewer.name)
 
     async def delete_adaptation(self, request: Request) -> Response:
-        """Answer DELETE /api/deployments/NAME/adaptation."""
+        """Answer DELETE /api/deployments/NAME/adaptation: dismiss the adapted model."""
         return await self._change(request, self.desk.adaptations.dismiss_adaptation)
 
     async def _change(self, request: Request, change: Callable[..., Any], *arguments: Any) -> Response:

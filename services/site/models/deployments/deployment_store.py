@@ -18,7 +18,7 @@ DOCUMENT_FILE, DOCUMENT_LOCK_FILE = "deployments.json", "deployments.lock"
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentDocument:
-    """Contents of deployments.json."""
+    """Contents of deployments.json: all deployments of a site."""
 
     schema: int = 1
     deployments: tuple[Deployment, ...] = ()

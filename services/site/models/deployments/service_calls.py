@@ -38,7 +38,7 @@ class ServiceCalls:
         return self._get_json("models", lambda contents: msgspec.convert(contents, ModelsReply))
 
     def get_verdict(self) -> StreamVerdict:
-        """Return the drift verdict."""
+        """Return the drift verdict on its requests."""
         return self._get_json(f"drift?model={quote(self.model)}", StreamVerdict.from_json)
 
     def get_events(self) -> list[DriftEvent]:
