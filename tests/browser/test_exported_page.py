@@ -221,20 +221,22 @@ def test_missing_file_of_the_page_is_named(browser, squares, tmp_path, name):
 
 def test_camera_is_answered_until_it_is_stopped(browser, squares_page):
     flags = ("--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
-    with browser.engine.browser_type.launch(executable_path=shutil.which("chromium"), args=flags) as engine:
-        with Browser(engine, browser.errors).page(squares_page, permissions=["camera"]) as page:
-            script = """() => new Promise((done) => {
-                const sizes = [];
-                addEventListener("answer", ({ detail }) => {
-                    sizes.push([detail.width, detail.height]);
-                    if (sizes.length === 3) done(sizes);
-                });
-                document.getElementById("camera").click();
-            })"""
-            sizes = page.evaluate(script)
-            assert len(sizes) == 3 and min(map(min, sizes)) >= 100
-            assert page.locator("#camera").inner_text() == "Stop the camera"
-            page.locator("#camera").press("Enter")
-            assert page.locator("#camera").inner_text() == "Use the camera"
-            answer = ask_page(page, "scene.png", encode_picture(draw_scene()))
-            assert answer["width"] == 48
+    with (
+        browser.engine.browser_type.launch(executable_path=shutil.which("chromium"), args=flags) as engine,
+        Browser(engine, browser.errors).page(squares_page, permissions=["camera"]) as page,
+    ):
+        script = """() => new Promise((done) => {
+            const sizes = [];
+            addEventListener("answer", ({ detail }) => {
+                sizes.push([detail.width, detail.height]);
+                if (sizes.length === 3) done(sizes);
+            });
+            document.getElementById("camera").click();
+        })"""
+        sizes = page.evaluate(script)
+        assert len(sizes) == 3 and min(map(min, sizes)) >= 100
+        assert page.locator("#camera").inner_text() == "Stop the camera"
+        page.locator("#camera").press("Enter")
+        assert page.locator("#camera").inner_text() == "Use the camera"
+        answer = ask_page(page, "scene.png", encode_picture(draw_scene()))
+        assert answer["width"] == 48
