@@ -55,12 +55,12 @@ class DetectorService:
 
 @contextmanager
 def start_detector_service(
-    bundle: Path, folder: Path, label_dir: Path | None = None, api_keys: tuple[str, ...] = ()
+    bundle: Path, folder: Path, label_dir: Path | None = None, api_keys: tuple[str, ...] = (), port: int = 0
 ) -> Iterator[DetectorService]:
     """Start a service in this process that watches its requests and keeps some in `folder`, to label on a page."""
     store, metrics, monitor = CaptureStore(str(folder / "captures")), Metrics(), LocalMonitor(folder / "drift")
     observer = DriftObserver(metrics, monitor, 1.0, CaptureSampler(store, usual_seconds=0.0))
-    http_server = HttpServer("127.0.0.1", 0)
+    http_server = HttpServer("127.0.0.1", port)
 
     def create_application(loop: Any) -> HttpApplication:
         registry = ModelRegistry(Limits(), loop, observer)
