@@ -90,7 +90,18 @@ def test_scores_are_those_of_the_bundle(browser, digits, digits_page):
 
 def test_pictures_are_scaled_to_the_bytes_of_pillow(browser, squares_page):
     rng = np.random.default_rng(3)
-    sizes = [(3, 500), (500, 3), (90, 300), (300, 90), (211, 137), (137, 211), (1000, 200), (30, 20), (20, 30), (48, 47)]
+    sizes = [
+        (3, 500),
+        (500, 3),
+        (90, 300),
+        (300, 90),
+        (211, 137),
+        (137, 211),
+        (1000, 200),
+        (30, 20),
+        (20, 30),
+        (48, 47),
+    ]
     script = """async ([bytes, size]) => {
         const { decodePicture, preparePicture } = await import("./pixels.js");
         const bitmap = await decodePicture(new Blob([Uint8Array.from(atob(bytes), (char) => char.charCodeAt(0))]), 1e7);
@@ -131,7 +142,9 @@ def test_answer_is_drawn_and_the_slider_chooses_its_boxes(browser, squares, squa
         assert f"Found {len(all_boxes)} box" in page.locator("#state").inner_text()
         page.keyboard.press("End")
         assert page.locator("#threshold-value").inner_text() == "99 %"
-        assert f"Found {sum(box['score'] >= 0.99 for box in answer['boxes'])} box" in page.locator("#state").inner_text()
+        assert (
+            f"Found {sum(box['score'] >= 0.99 for box in answer['boxes'])} box" in page.locator("#state").inner_text()
+        )
         assert hosts <= {squares_page}
 
 
@@ -208,20 +221,22 @@ def test_missing_file_of_the_page_is_named(browser, squares, tmp_path, name):
 
 def test_camera_is_answered_until_it_is_stopped(browser, squares_page):
     flags = ("--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
-    with browser.engine.browser_type.launch(executable_path=shutil.which("chromium"), args=flags) as engine:
-        with Browser(engine, browser.errors).page(squares_page, permissions=["camera"]) as page:
-            script = """() => new Promise((done) => {
-                const sizes = [];
-                addEventListener("answer", ({ detail }) => {
-                    sizes.push([detail.width, detail.height]);
-                    if (sizes.length === 3) done(sizes);
-                });
-                document.getElementById("camera").click();
-            })"""
-            sizes = page.evaluate(script)
-            assert len(sizes) == 3 and min(map(min, sizes)) >= 100
-            assert page.locator("#camera").inner_text() == "Stop the camera"
-            page.locator("#camera").press("Enter")
-            assert page.locator("#camera").inner_text() == "Use the camera"
-            answer = ask_page(page, "scene.png", encode_picture(draw_scene()))
-            assert answer["width"] == 48
+    with (
+        browser.engine.browser_type.launch(executable_path=shutil.which("chromium"), args=flags) as engine,
+        Browser(engine, browser.errors).page(squares_page, permissions=["camera"]) as page,
+    ):
+        script = """() => new Promise((done) => {
+            const sizes = [];
+            addEventListener("answer", ({ detail }) => {
+                sizes.push([detail.width, detail.height]);
+                if (sizes.length === 3) done(sizes);
+            });
+            document.getElementById("camera").click();
+        })"""
+        sizes = page.evaluate(script)
+        assert len(sizes) == 3 and min(map(min, sizes)) >= 100
+        assert page.locator("#camera").inner_text() == "Stop the camera"
+        page.locator("#camera").press("Enter")
+        assert page.locator("#camera").inner_text() == "Use the camera"
+        answer = ask_page(page, "scene.png", encode_picture(draw_scene()))
+        assert answer["width"] == 48

@@ -51,7 +51,9 @@ def export_page(bundle: Path, out: Path) -> Path:
 
 def ask_page(page: Any, name: str, data: bytes) -> Any:
     """Choose a picture on an open page, and return its answer."""
-    page.evaluate("() => { window.answered = new Promise((done) => addEventListener('answer', done, { once: true })); }")
+    page.evaluate(
+        "() => { window.answered = new Promise((done) => addEventListener('answer', done, { once: true })); }"
+    )
     page.set_input_files("#file", {"name": name, "mimeType": guess_type(name), "buffer": data})
     return page.evaluate("async () => (await window.answered).detail")
 
