@@ -154,8 +154,8 @@ TEXTS = {
     "model.json": FileText(
         "model.json",
         "`export-page`",
-        "What a page in the browser knows of the model that it runs: classes, and how a picture becomes its input. Beside it"
-        " lie `model.onnx`, as in the bundle, and the page itself.",
+        "What a page in the browser knows of the model that it runs: classes, and how a picture becomes its input."
+        " Beside it lie `model.onnx`, as in the bundle, and the page itself.",
     ),
     "verdict.json": FileText(
         "Verdicts",
