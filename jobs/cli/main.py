@@ -34,8 +34,8 @@ COMMAND_MODULES = {
     "pages": "dashboards.build",
     "contact-sheet": "jobs.contact_sheet",
     "demo": "jobs.demo.__main__",
-    "up": "jobs.up",
-    "down": "jobs.down",
+    "up": "jobs.site_ray.up",
+    "down": "jobs.site_ray.down",
     "local-cluster": "jobs.cluster.local",
     "validate-cluster": "jobs.cluster.validate",
 }

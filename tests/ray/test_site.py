@@ -68,7 +68,7 @@ def test_down_says_what_it_stops_and_leaves_nothing_running(site):
     facts = find_detached_ray(state)
     running = [job["id"] for job in site.client.list_jobs() if job["status"] == "running"]
     assert site.end(signal.SIGTERM) == 0
-    down = [sys.executable, "-m", "jobs.down", "--results", "runs"]
+    down = [sys.executable, "-m", "jobs.site_ray.down", "--results", "runs"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(down, cwd=site.folder, env=environment, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0 and all(job in done.stdout for job in running), done.stderr

@@ -22,7 +22,17 @@ class SiteProcess:
 
     def start(self):
         """Start the command and wait until the site answers."""
-        command = [sys.executable, "-m", "jobs.up", "--results", "runs", "--port", str(self.port), "--cpus", "2"]
+        command = [
+            sys.executable,
+            "-m",
+            "jobs.site_ray.up",
+            "--results",
+            "runs",
+            "--port",
+            str(self.port),
+            "--cpus",
+            "2",
+        ]
         environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         with (self.folder / "up.log").open("a") as log:
             self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
@@ -44,5 +54,5 @@ class SiteProcess:
 
 def end_site_ray(folder):
     """End the Ray of a site, and what runs on it."""
-    down = [sys.executable, "-m", "jobs.down", "--results", "runs"]
+    down = [sys.executable, "-m", "jobs.site_ray.down", "--results", "runs"]
     subprocess.run(down, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, timeout=180)

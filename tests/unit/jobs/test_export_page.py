@@ -29,7 +29,7 @@ def test_page_is_exported_once(run_export, digits_bundle, tmp_path):
 
 
 def test_model_of_a_table_is_refused_before_npm_is_asked(run_export, monkeypatch, tmp_path):
-    table = pd.DataFrame({"height": range(200), "kind": ["low", "high"] * 100})
+    table = pd.DataFrame({"height": [0.5, 1.5] * 100, "kind": ["low", "high"] * 100})
     bundle = publish_run(train_table(tmp_path / "run", table, "kind", 64), tmp_path / "bundle")
     monkeypatch.setenv("PATH", "")
     status, printed = run_export("--bundle", bundle, "--out", tmp_path / "page")

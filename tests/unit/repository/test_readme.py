@@ -22,6 +22,8 @@ from jobs.profile import ProfileOptions
 from jobs.publish import PublishOptions
 from jobs.ray_tune.sweep_options import SweepOptions
 from jobs.records import RecordsOptions
+from jobs.site_ray.down import DownOptions
+from jobs.site_ray.up import UpOptions
 from jobs.train import TrainOptions
 from tests.support.doc_fences import read_fences
 from tests.support.doc_pages import DOCS, HISTORY, README, list_pages
@@ -43,6 +45,8 @@ OPTION_CLASSES = (
     LinksOptions,
     ProfileOptions,
     ComparisonOptions,
+    UpOptions,
+    DownOptions,
 )
 OTHER_OPTIONS = {  # of Ray, pip, curl and other tools
     *("--working-dir", "--submission-id", "--no-wait", "--runtime-env-json", "--metadata-json", "--head", "--generate"),

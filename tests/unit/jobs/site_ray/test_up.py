@@ -2,7 +2,7 @@
 
 import pytest
 
-from jobs.up import main
+from jobs.site_ray.up import main
 
 KEYS_OPTION = "--api-keys-file"
 

@@ -1,6 +1,6 @@
 """`equipoise down` where there is nothing to end."""
 
-from jobs.down import main
+from jobs.site_ray.down import main
 
 
 def test_a_folder_without_a_ray_is_told_and_left_alone(tmp_path, capsys):
