@@ -21,7 +21,11 @@ def main() -> None:
     with (
         TemporaryDirectory() as folder,
         start_detector_service(
-            Path(os.environ["BENCH_BUNDLE"]), Path(folder), api_keys=(API_KEY,), port=int(sys.argv[1])
+            Path(os.environ["BENCH_BUNDLE"]),
+            Path(folder),
+            api_keys=(API_KEY,),
+            port=int(sys.argv[1]),
+            captures_all=False,
         ) as service,
     ):
         asyncio.run(service.observer.report_every_tick())

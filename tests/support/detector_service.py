@@ -18,7 +18,7 @@ from equipoise.captures.store import CaptureStore
 from services.http.server import HttpServer
 from services.labelling.capture_page import build_capture_page
 from services.limits import Limits
-from services.monitoring.capture_sampler import CaptureSampler
+from services.monitoring.capture_sampler import LISTING_SECONDS, SECONDS_BETWEEN_USUAL, CaptureSampler
 from services.monitoring.drift_observer import DriftObserver
 from services.monitoring.metrics import Metrics
 from services.routes.application import HttpApplication
@@ -55,11 +55,18 @@ class DetectorService:
 
 @contextmanager
 def start_detector_service(
-    bundle: Path, folder: Path, label_dir: Path | None = None, api_keys: tuple[str, ...] = (), port: int = 0
+    bundle: Path,
+    folder: Path,
+    label_dir: Path | None = None,
+    api_keys: tuple[str, ...] = (),
+    port: int = 0,
+    captures_all: bool = True,
 ) -> Iterator[DetectorService]:
     """Start a service in this process that watches its requests and keeps some in `folder`, to label on a page."""
-    store, metrics, monitor = CaptureStore(str(folder / "captures")), Metrics(), LocalMonitor(folder / "drift")
-    observer = DriftObserver(metrics, monitor, 1.0, CaptureSampler(store, usual_seconds=0.0))
+    store, metrics, monitor = open_captures(folder, captures_all), Metrics(), LocalMonitor(folder / "drift")
+    observer = DriftObserver(
+        metrics, monitor, 1.0, CaptureSampler(store, 0.0 if captures_all else SECONDS_BETWEEN_USUAL)
+    )
     http_server = HttpServer("127.0.0.1", port)
 
     def create_application(loop: Any) -> HttpApplication:
@@ -73,6 +80,11 @@ def start_detector_service(
     yield DetectorService(http_server.socket.getsockname()[1], observer, monitor, store)
     http_server.close(CLOSE_SECONDS)
     application.model_registry.apply_specs({})
+
+
+def open_captures(folder: Path, captures_all: bool) -> CaptureStore:
+    """Open the captures of a service, which looks for those of other replicas as rarely as a replica, or each time."""
+    return CaptureStore(str(folder / "captures"), listing_seconds=0.0 if captures_all else LISTING_SECONDS)
 
 
 def keep_pictures(bundle: BoxesBundle, folder: Path, pictures: Tensor, pools: Sequence[str]) -> None:

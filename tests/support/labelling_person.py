@@ -1,5 +1,6 @@
 """A person at the labelling page in a real browser: by mouse, touch and keyboard, on a large screen and a phone."""
 
+import re
 from contextlib import ExitStack
 
 import pytest
@@ -10,6 +11,7 @@ from tests.support.chromium import WIDTHS
 from tests.support.labelling import serve_labelling, write_pictures
 
 PHONE = {"has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+BOX_NAME = re.compile(r"(.+?)(?: \d+ % guessed)?, (\d+) by (\d+) pixels at (-?\d+), (-?\d+)")
 READY = "body[data-drawn]:not([data-busy])"
 
 
@@ -65,8 +67,8 @@ class Labeller:
     def boxes(self):
         """Return class, x, y, width and height of each box as the page shows them."""
         labels = self.page.locator(".box").evaluate_all("all => all.map((box) => box.getAttribute('aria-label'))")
-        rows = [label.replace(",", "").split() for label in labels]
-        return [(row[0], *(int(row[i]) for i in (6, 7, 1, 3))) for row in rows]
+        names = [BOX_NAME.fullmatch(label) for label in labels]
+        return [(name[1], *(int(name[i]) for i in (4, 5, 2, 3))) for name in names]
 
     def wait_for_boxes(self, expected):
         """Wait until the page shows these boxes: a tap becomes a click a little later."""
