@@ -1,6 +1,8 @@
 # Each target does all the set-up it needs on a machine that has Python >= 3.11 and make.
 PYTHON ?= python3
 BIN := .venv/bin
+# tests start hundreds of commands and workers: without bytecode each of them compiles the project, and pytest its tests
+unexport PYTHONDONTWRITEBYTECODE
 # two test files at a time, each process with a Ray of its own: a file mostly waits for one process of its command to start
 TWO_CLUSTERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
@@ -70,10 +72,10 @@ docs: .venv/ready ## build the documentation into site/; a broken link fails the
 	$(BIN)/zensical build --strict --clean
 
 bench: .venv/peers .venv/servers/ready ## speed against other libraries, in interleaved pairs, and the search against other search methods
-	$(BIN)/python -m benchmarks.loop && $(BIN)/python -m benchmarks.augment && $(BIN)/python -m benchmarks.engines && $(BIN)/python -m benchmarks.serving && $(BIN)/python -m benchmarks.serving_same_engine && $(BIN)/python -m benchmarks.fault_tolerance && $(BIN)/python -m benchmarks.search_policies
+	$(BIN)/python -m benchmarks.loop && $(BIN)/python -m benchmarks.augment && $(BIN)/python -m benchmarks.engines && $(BIN)/python -m benchmarks.serving && $(BIN)/python -m benchmarks.serving_same_engine && $(BIN)/python -m benchmarks.serving_boxes && $(BIN)/python -m benchmarks.fault_tolerance && $(BIN)/python -m benchmarks.search_policies
 
 bench-drift: .venv/watchers/ready ## every drift figure, beside other detectors; takes hours
-	$(BIN)/python -m benchmarks.drift && $(BIN)/python -m benchmarks.drift.tables && $(BIN)/python -m benchmarks.drift.table_peers && $(BIN)/python -m benchmarks.drift.texts && $(BIN)/python -m benchmarks.drift.live_service && $(BIN)/python -m benchmarks.drift.end_to_end && $(BIN)/python -m benchmarks.drift.memory && $(BIN)/python -m benchmarks.monitoring_cost && $(BIN)/python -m benchmarks.drift_conditions && $(BIN)/python -m benchmarks.drift.known_lights --served && $(BIN)/python -m benchmarks.drift.three_adaptations
+	$(BIN)/python -m benchmarks.drift && $(BIN)/python -m benchmarks.drift.tables && $(BIN)/python -m benchmarks.drift.table_peers && $(BIN)/python -m benchmarks.drift.texts && $(BIN)/python -m benchmarks.drift.live_service && $(BIN)/python -m benchmarks.drift.end_to_end && $(BIN)/python -m benchmarks.drift.memory && $(BIN)/python -m benchmarks.monitoring_cost && $(BIN)/python -m benchmarks.drift_conditions && $(BIN)/python -m benchmarks.drift.known_lights --served && $(BIN)/python -m benchmarks.drift.three_adaptations && $(BIN)/python -m benchmarks.drift.shelf_lights
 
 docs-reference: .venv/ready ## write the pages in docs/reference from the code that they describe
 	$(BIN)/python -m docs.generate
@@ -108,10 +110,11 @@ $(BIN)/python:
 	.venv/moto/bin/python -m pip install --quiet 'moto[server]==5.2.5'
 	touch $@
 
-# a browser, and axe-core for accessibility checks; tests that need them are skipped where they are missing
+# a browser, axe-core for accessibility checks, and onnxruntime-web for pages that run a model; tests that need them are
+# skipped where they are missing
 .venv/browser/ready: | $(BIN)/python
 	command -v chromium > /dev/null || apt-get install --yes --no-install-recommends chromium > /dev/null || echo 'chromium is not available: browser tests will be skipped'
-	npm install --silent --prefix .venv/browser axe-core@4.14.1 || echo 'npm is not available: axe-core checks will be skipped'
+	npm install --silent --prefix .venv/browser axe-core@4.14.1 onnxruntime-web@1.30.0 || echo 'npm is not available: checks with axe-core and pages that run a model will be skipped'
 	touch $@
 
 # frameworks whose trainers are observed; torch, pytest and the rest are the project's own

@@ -8,12 +8,14 @@ shelves. Needs wrk (apt-get install wrk).
 """
 
 import argparse
+import json
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.request import Request, urlopen
 
 import numpy as np
 import torch
@@ -39,6 +41,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--clients", type=int, nargs="*", default=CLIENT_COUNTS, help="numbers of connections")
     parser.add_argument("--folder", type=Path, help="folder that keeps the run and the bundle for the next time")
+    parser.add_argument("--without-ray", action="store_true", help="serve by a replica alone, where Ray cannot start")
     arguments = parser.parse_args()
     if not shutil.which("wrk"):
         sys.exit("wrk is not installed: apt-get install wrk")
@@ -49,7 +52,7 @@ def main() -> None:
             publish_shelf(folder)
         print(f"engine: {load_bundle(str(folder / 'bundle')).manifest.engine.name}")
         images = write_shelf_files(Path(name) / "images")
-        with serve_both(Path(name), folder, images) as servers:
+        with serve_both(Path(name), folder, images, arguments.without_ray) as servers:
             print(f"\ndetector of shelves, PNG of {DEFAULT_PIXELS} pixels, {arguments.rounds} rounds in turns\n")
             print("| connections | server | requests/s | ratio | CPU ms | ratio | p50 ms | p99 ms | ratio | failed |")
             print("|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|")
@@ -59,6 +62,16 @@ def main() -> None:
                     for server_name, server in servers.items():
                         results[server_name].append(run_wrk(server, images, count))
                 print_rows(count, results)
+            if not arguments.without_ray:
+                print(f"\n{describe_drift(servers['Equipoise'].port)}")
+
+
+def describe_drift(port: int) -> str:
+    """Return what the service says of the drift of the pictures that it has got."""
+    request = Request(f"http://127.0.0.1:{port}/drift", headers={"x-api-key": API_KEY})
+    with urlopen(request, timeout=30) as reply:  # noqa: S310 - the address is ours
+        verdict = json.load(reply)
+    return f"drift: {verdict['state']} after {verdict['images']:,} pictures of {IMAGE_COUNT} different ones"
 
 
 def write_shelf_files(folder: Path) -> Path:
@@ -73,7 +86,7 @@ def write_shelf_files(folder: Path) -> Path:
 
 
 @contextmanager
-def serve_both(folder: Path, published: Path, images: Path) -> Iterator[dict[str, Server]]:
+def serve_both(folder: Path, published: Path, images: Path, without_ray: bool) -> Iterator[dict[str, Server]]:
     """Serve the detector with the eager handler and with the service, and yield both servers by name."""
     ports = find_free_ports(2)
     message = build_request("/predict", (images / "0.png").read_bytes(), "image/png", x_api_key=API_KEY)
@@ -88,6 +101,11 @@ def serve_both(folder: Path, published: Path, images: Path) -> Iterator[dict[str
     with ExitStack() as stack:
         plain_command = [*command, "--port", str(ports[0])]
         plain = stack.enter_context(run_server_process(plain_command, variables, ports[0], message))
+        if without_ray:
+            replica_command = [sys.executable, "-m", "benchmarks.servers.detector_replica", str(ports[1])]
+            replica = stack.enter_context(run_server_process(replica_command, variables, ports[1], message))
+            yield {"eager FastAPI": plain, "Equipoise, replica alone": replica}
+            return
         cluster = stack.enter_context(start_cluster(RAY_worker_niceness="0"))
         deploy_application(cluster, application)
         wait_until(lambda: is_answering(ports[1], message), 120)

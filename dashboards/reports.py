@@ -42,6 +42,7 @@ from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.document import PlanDocument
 from equipoise.runs.misclassified import MisclassifiedImage, read_misclassified
 from equipoise.runs.record import Record
+from equipoise.runs.target import UNNAMED_METRIC
 
 PARAMETER_LABELS = {
     "a": "fixed time of a step",
@@ -114,11 +115,13 @@ def tradeoff_page(sweep: Sweep, name: str) -> Page:
         else []
     )
     workload = sweep.trained_name or "measurements"
+    setup = plan.setup
+    target = f", with a target of {setup.goal.describe()}" if setup and setup.target is not None else ""
     trials = f", from {pluralize(sweep.num_trials, 'trial')}" if sweep.num_trials else ""
     links = [Link("how it scales", "scaling.html")]
     return Page(
         title=f"Trade-off: {name}",
-        lead=f"Trade-off between speed and cost of {workload}{trials}.",
+        lead=f"Trade-off between speed and cost of {workload}{target}{trials}.",
         sections=sections,
         links=links,
     )
@@ -134,7 +137,8 @@ def trials_table(trials: Sequence[Record]) -> Table:
         metric = metrics[-1] if metrics else None
         lr = NumberCell(config.lr, format_significant(config.lr))
         rows.append([config.global_batch, lr, str(config.seed), trial.outcome, seen, metric])
-    return Table(name="trials", columns=["global batch", "lr", "seed", "status", "examples", "metric"], rows=rows)
+    metric_name = trials[0].metric_name if trials else UNNAMED_METRIC
+    return Table(name="trials", columns=["global batch", "lr", "seed", "status", "examples", metric_name], rows=rows)
 
 
 def scaling_page(sweep: Sweep, name: str) -> Page:

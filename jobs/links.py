@@ -34,7 +34,7 @@ UNIT_BYTES = {"": 1, "b": 1, "kb": 10**3, "kib": 1 << 10, "mb": 10**6, "mib": 1 
 ELEMENT_BYTES = 4  # of the fp32 numbers that are summed
 MIN_SIZE, MAX_SIZE = ELEMENT_BYTES, 16 << 30
 MAX_SECONDS = 86_400.0
-PAGE_FILE = "links.html"
+LINKS_PAGE_FILE = "links.html"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,16 +94,16 @@ def main() -> int:
     options.validate()
     sizes = options.size_bytes
     validate_locations(options.out)
-    out = require_measurement_output(options.out, "link measurement", (LINKS_FILE, PAGE_FILE))
+    out = require_measurement_output(options.out, "link measurement", (LINKS_FILE, LINKS_PAGE_FILE))
     connect_to_cluster()
     gpu = require_link_slots(options.workers)
     set_worker_group_timeout(elastic=False)
     with open_measurement_output(out) as ray_folder:
         report = time_links_on_cluster(options, sizes, ray_folder, gpu)
         write_csv(report.to_table(), out / LINKS_FILE)
-        write_page(build_links_page(report), out / PAGE_FILE)
+        write_page(build_links_page(report), out / LINKS_PAGE_FILE)
     print("\n".join([*describe_links(report), *describe_fastest_ranges(report)]).replace("`", ""))
-    print(f"wrote {options.out / LINKS_FILE} and {options.out / PAGE_FILE}")
+    print(f"wrote {options.out / LINKS_FILE} and {options.out / LINKS_PAGE_FILE}")
     return 0
 
 

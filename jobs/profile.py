@@ -36,7 +36,7 @@ from jobs.profiling.profile_worker import TRACE_FILE, ProfileWorkerConfig, profi
 from jobs.ray_train.run import require_usable_locations, resolve_trial_paths
 from jobs.timing.measurement_output import open_measurement_output, require_measurement_output
 
-PAGE_FILE = "profile.html"
+PROFILE_PAGE_FILE = "profile.html"
 MAX_TRACED_STEPS = 1000
 TIMED_PROPOSALS = ("double batch", "twice the link", "bf16", "channels_last", "compile")
 DEFAULT_PROPOSALS = TIMED_PROPOSALS[:-1]
@@ -86,7 +86,7 @@ def main() -> int:
     """Run the command and return its exit status."""
     options = parse_options(ProfileOptions)
     require_usable_locations(options, options.out)
-    out = require_measurement_output(options.out, "profile", (PROFILE_FILE, PAGE_FILE, TRACE_FILE))
+    out = require_measurement_output(options.out, "profile", (PROFILE_FILE, PROFILE_PAGE_FILE, TRACE_FILE))
     load_workload(options.train_config())  # here too, so that errors show at once
     connect_to_cluster()
     _, gpu = require_slots(options.workers, options.threads)
@@ -94,9 +94,9 @@ def main() -> int:
     with open_measurement_output(out) as ray_folder:
         report = profile_training(options, out, ray_folder, gpu)
         write_json(out / PROFILE_FILE, report.to_json())
-        write_page(build_profile_page(report), out / PAGE_FILE)
+        write_page(build_profile_page(report), out / PROFILE_PAGE_FILE)
     print("\n".join(describe_profile(report)).replace("`", ""))
-    print(f"wrote {', '.join(str(options.out / name) for name in (PROFILE_FILE, PAGE_FILE, TRACE_FILE))}")
+    print(f"wrote {', '.join(str(options.out / name) for name in (PROFILE_FILE, PROFILE_PAGE_FILE, TRACE_FILE))}")
     return 0
 
 

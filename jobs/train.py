@@ -165,7 +165,9 @@ def format_target_result(record: Record) -> str:
     """Format the target of a run and when it was reached; the best metric of a run without a target."""
     if record.target is None:
         metrics = [lap.metric for lap in record.laps if lap.metric is not None]
-        return "none" + (f"; the best metric on validation was {record.goal.best(metrics):.4g}" if metrics else "")
+        return "none" + (
+            f"; the best {record.metric_name} on validation was {record.goal.best(metrics):.4g}" if metrics else ""
+        )
     reached = f"{record.examples_to_target:,.0f} examples" if record.examples_to_target else "not reached"
     return f"{record.goal.describe()} on validation: {reached}"
 

@@ -17,6 +17,7 @@ from equipoise.command_line import REFUSED, print_error
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import download_folder
 from services.http.server import bind_shared_socket
+from services.labelling.capture_page import require_images
 from services.monitoring.metrics import MULTIPROC_DIR_ENV
 from services.replica import REPLICA_DRAIN_SECONDS, Replica
 from services.serve_start import announce_address, start_serve_without_proxy
@@ -112,12 +113,15 @@ def describe_allowed_values(settings_class: type[BaseModel], name: str) -> str:
 def build_application(app_settings: AppSettings) -> Application:
     """Build the application from validated settings, and start Serve without the proxy that would take its port."""
     model_specs = {name: spec.model_dump() for name, spec in app_settings.models.items()}
-    for path in {path for spec in app_settings.models.values() for path in spec.bundle_paths()}:
-        verify_bundle(download_folder(path))
+    paths = {path for spec in app_settings.models.values() for path in spec.bundle_paths()}
+    kinds = {verify_bundle(download_folder(path)).kind for path in paths}
     if app_settings.bundle is not None:
         manifest = verify_bundle(download_folder(app_settings.bundle))
         spec = ModelSpec.model_validate({"bundle": make_absolute(app_settings.bundle), "engine": app_settings.engine})
         model_specs[manifest.name] = spec.model_dump()
+        kinds.add(manifest.kind)
+    if app_settings.label_dir:
+        require_images(kinds)
     if not model_specs and not ray.is_initialized():  # in YAML they may be given under user_config
         raise EquipoiseError("option-missing", "there is nothing to serve", "give bundle=FOLDER")
     settings = ReplicaSettings(**app_settings.model_dump(include=set(ReplicaSettings.model_fields)))

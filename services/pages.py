@@ -21,7 +21,7 @@ from starlette.routing import Route
 from equipoise.command_line import REFUSED, print_error
 from equipoise.errors import EquipoiseError
 from services.app import format_settings_error
-from services.http.auth import WWW_AUTHENTICATE, ApiKeyAuth
+from services.http.auth import ApiKeyAuth, build_challenge
 from services.http.errors import RequestRejected, page_is_unknown
 from services.http.responses import json_response
 from services.http.server import HttpServer
@@ -150,11 +150,12 @@ class PagesServer:
             http_server.close(SHUTDOWN_SECONDS)
 
 
-async def handle_rejected(_: Request, error: Exception) -> Response:
+async def handle_rejected(request: Request, error: Exception) -> Response:
     """Answer a rejected request with its HTTP status and a sentence as JSON."""
     if not isinstance(error, RequestRejected):
         raise error
-    return json_response({"error": error.message}, error.status, WWW_AUTHENTICATE if error.status == 401 else None)
+    headers = build_challenge(request) if error.status == 401 else None
+    return json_response({"error": error.message}, error.status, headers)
 
 
 async def handle_not_found(request: Request, error: Exception) -> Response:

@@ -20,6 +20,8 @@ from equipoise.captures.store import CaptureStore
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import file_fingerprint
 from services.http.server import HttpServer
+from services.labelling.application import LabellingApplication
+from services.labelling.capture_page import build_capture_page
 from services.monitoring.capture_sampler import LISTING_SECONDS, CaptureSampler
 from services.monitoring.drift_client import DriftClient
 from services.monitoring.drift_observer import DriftObserver
@@ -146,16 +148,25 @@ class Replica:
         access_log = (
             configure_logger("equipoise.access", logging.INFO, create_access_log_handler(path)) if path else None
         )
+        api_keys = self.settings.read_api_keys()
         return HttpApplication(
             registry,
             self.limits,
             self.metrics,
-            self.settings.read_api_keys(),
+            api_keys,
             access_log,
             self.drift_client,
             self.capture_store,
             self.metrics_history,
+            self._create_label_page(registry, api_keys),
         )
+
+    def _create_label_page(self, registry: ModelRegistry, api_keys: tuple[str, ...]) -> LabellingApplication | None:
+        """Create the page on which people label captures; None without a folder for the labels."""
+        if self.settings.label_dir is None or self.settings.capture_dir is None:
+            return None
+        bundles = [model.current.bundle for model in registry.models.values()]
+        return build_capture_page(self.settings.capture_dir, self.settings.label_dir, bundles, api_keys)
 
     def check_health(self) -> None:
         """Raise RuntimeError if the HTTP server has stopped; Ray then replaces this replica."""

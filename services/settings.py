@@ -116,6 +116,8 @@ class ReplicaSettings(ListenSettings):
     """folder or URL in which some requests with images are kept for labelling; none if not given"""
     max_captures: int = Field(500, ge=2, le=100_000)
     """maximum number of requests kept for labelling"""
+    label_dir: str | None = Field(None, min_length=1)
+    """folder of the labels that people give to the requests in capture_dir on the page /label; no page if not given"""
     limits: Limits = Field(default_factory=Limits)
     """limits on what clients may send"""
 
@@ -152,11 +154,25 @@ class ReplicaSettings(ListenSettings):
             )
         return url
 
-    @field_validator("access_log", "state_dir")
+    @model_validator(mode="after")
+    def require_captures_to_label(self) -> Self:
+        """Refuse labels without captures, and either in an object store, which has no locks for several people."""
+        if self.label_dir and self.capture_dir is None:
+            raise EquipoiseError("option-missing", "label_dir needs requests to label", "give capture_dir=FOLDER too")
+        for location in filter(None, (self.label_dir, self.label_dir and self.capture_dir)):
+            if "://" in location:
+                raise EquipoiseError(
+                    "store-unsupported",
+                    "cannot label requests in an object store: it has no locks for several people",
+                    "give folders on a disk as capture_dir and label_dir",
+                )
+        return self
+
+    @field_validator("access_log", "state_dir", "label_dir")
     @classmethod
     def make_local_paths_absolute(cls, path: str | None) -> str | None:
-        """Make paths absolute, because a replica has another working directory."""
-        return path and str(Path(path).absolute())
+        """Make paths absolute, because a replica has another working directory; keep a URL, which is refused."""
+        return path if path is None or "://" in path else str(Path(path).absolute())
 
     def require_writable_access_log(self) -> None:
         """Refuse an access log that cannot be written."""
@@ -183,6 +199,9 @@ class ReplicaSettings(ListenSettings):
             if "://" not in self.capture_dir:
                 with report_path_errors(f"cannot use capture_dir={self.capture_dir}"):
                     require_writable(Path(self.capture_dir))
+        if self.label_dir:
+            with report_path_errors(f"cannot use label_dir={self.label_dir}"):
+                require_writable(Path(self.label_dir))
 
 
 def is_loopback(host: str) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from tests.support.bundles import publish_run, train_short_run
 from tests.support.chromium import browser, engine
 from tests.support.ray_cluster import cluster
+from tests.support.shared_folders import make_once
 
 __all__ = ["browser", "cluster", "engine"]
 
@@ -17,5 +18,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in the background of
 @pytest.fixture(scope="session")
 def monitored_digits(tmp_path_factory):
     """A bundle of digits with a drift profile, which takes several seconds to build."""
-    folder = tmp_path_factory.mktemp("monitored-digits")
-    return publish_run(train_short_run(folder / "run", examples=9600), folder / "digits", drift=True)
+
+    def publish(folder):
+        publish_run(train_short_run(folder / "run", examples=9600), folder / "digits", drift=True)
+
+    return make_once(tmp_path_factory, "monitored-digits", publish) / "digits"

@@ -1,4 +1,4 @@
-"""Plain FastAPI with an eager detector, a picture in, boxes out, no checks: uvicorn benchmarks.servers.fastapi_boxes_app:app."""
+"""Plain FastAPI with an eager detector, no checks at all: uvicorn benchmarks.servers.fastapi_boxes_app:app."""
 
 import io
 import json

@@ -156,7 +156,7 @@ def metric_curve(record: Record) -> dict[str, Any] | None:
     sampled = [laps[index] for index in evenly_spaced_indices(len(laps), MAX_CURVE_POINTS)]
     points = {"x": [lap.seen for lap in sampled], "y": [float(f"{lap.metric:.5g}") for lap in sampled]}
     direction = " (lower is better)" if record.lower_is_better else ""
-    return points | {"across": "examples seen", "up": f"metric, validation{direction}"}
+    return points | {"across": "examples seen", "up": f"{record.metric_name}, validation{direction}"}
 
 
 def sweep_facts(sweep: Sweep) -> dict[str, str]:

@@ -77,6 +77,17 @@ def pareto_figure(document: PlanDocument) -> go.Figure:
     return apply_theme(figure, 420)
 
 
+def mark_limited_plan(figure: go.Figure, document: PlanDocument) -> go.Figure:
+    """Put the star of a front on the plan of a document, which was chosen within limits; without one remove it."""
+    plan, in_dollars = document.plan, has_cost_in_dollars(document)
+    star = figure.data[-1]
+    if plan is None:
+        figure.data = figure.data[:-1]
+        return figure
+    star.update(x=[plan.seconds.value], y=[plan.dollars if in_dollars else plan.worker_seconds], name="the plan")
+    return figure
+
+
 def add_plans(figure: go.Figure, plans: pd.DataFrame, name: str, unit: str, **style: Any) -> None:
     """Add a trace of time and cost of plans, with their settings as hover texts."""
     figure.add_scatter(

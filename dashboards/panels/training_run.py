@@ -67,7 +67,7 @@ def laps_figure(table: pd.DataFrame, target: Target) -> go.Figure:
     evaluated, with_loss = table.dropna(subset="metric"), table.dropna(subset="loss")
     if len(with_loss):
         add_line(rows, 1, with_loss.seen, with_loss.loss, "loss, training", NEUTRAL_COLOR)
-    add_line(rows, 1, evaluated.seen, evaluated.metric, "metric, validation", BLUE, secondary_y=True)
+    add_line(rows, 1, evaluated.seen, evaluated.metric, f"{target.metric_name}, validation", BLUE, secondary_y=True)
     if target.value is not None:
         rows.add_hline(target.value, line_dash="dot", line_color=BLUE, row=1, col=1, secondary_y=True)
     add_line(rows, 2, table.seen, table.examples / table.seconds, "examples/s", PURPLE)
@@ -81,7 +81,7 @@ def laps_figure(table: pd.DataFrame, target: Target) -> go.Figure:
     add_line(rows, 4, table.seen, table.noise, "noise scale", AMBER)
     rows.update_yaxes(title_text="loss", visible=len(with_loss) > 0, row=1, col=1, secondary_y=False)
     metric_range = find_metric_range(evaluated.metric.tolist(), target)
-    rows.update_yaxes(title_text="metric", showgrid=False, range=metric_range, row=1, col=1, secondary_y=True)
+    rows.update_yaxes(title_text=target.metric_name, showgrid=False, range=metric_range, row=1, col=1, secondary_y=True)
     rows.update_yaxes(title_text="examples/s", rangemode="tozero", row=2, col=1)
     rows.update_yaxes(title_text="ms per step", row=3, col=1)
     set_log_axis(rows, "y", table.noise.dropna(), "noise scale, examples", row=4, col=1)
@@ -119,7 +119,7 @@ def describe_result(record: Record) -> str:
     """Return in one sentence whether a run reached its target, when, and what slowed it down most."""
     laps, target = record.laps, record.goal.describe()
     metrics = [lap.metric for lap in laps if lap.metric is not None]
-    best = f"the best metric was {record.goal.best(metrics):.3g}" if metrics else "it was not evaluated"
+    best = f"the best {record.metric_name} was {record.goal.best(metrics):.3g}" if metrics else "it was not evaluated"
     if record.examples_to_target and laps:
         seconds = record.seconds * record.examples_to_target / laps[-1].seen
         examples = format_significant(record.examples_to_target)
@@ -154,7 +154,7 @@ def run_facts(record: Record) -> dict[str, str]:
         "examples to the target": format_significant(record.examples_to_target),
         "training time": format_seconds(record.seconds or None),
         "throughput": f"{format_significant(record.examples_per_second)} examples/s" if record.laps else "-",
-        "test metric": format_test_metric(record),
+        f"test {record.metric_name}": format_test_metric(record),
         "noise scale": describe_noise_scale(record),
     }
 
@@ -216,10 +216,13 @@ def format_accuracy(share: float, images: int) -> str:
 def build_run_panels(record: Record) -> list[Panel]:
     """Build the panel of a run's laps."""
     table = laps_table(record)
-    caption = "Loss and metric, throughput, time of a step by part, and gradient noise scale during training."
+    caption = (
+        f"Loss and {record.metric_name}, throughput, time of a step by part, and gradient noise scale during training."
+    )
     columns = ["seen", "loss", "metric", "examples", "seconds", "compute_seconds", "exchange_seconds", "data_seconds"]
     rows = [[None if pd.isna(value) else value for value in row] for row in table[columns].itertuples(index=False)]
-    data_table = Table(name="laps", columns=[name.replace("_", " ") for name in columns], rows=rows)
+    names = [record.metric_name if name == "metric" else name.replace("_", " ") for name in columns]
+    data_table = Table(name="laps", columns=names, rows=rows)
     figure = laps_figure(table, record.goal)
     return [Panel(name="laps-panel", figure=figure, caption=caption, reading=READING_OF_LAPS, data_table=data_table)]
 

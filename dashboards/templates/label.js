@@ -200,7 +200,7 @@ const showDocument = async (opened) => {
 const showEmpty = () => {
   const { total, labelled, with_others: others } = state.queue, left = total - labelled - Object.keys(state.queue.broken).length;
   const skipped = state.skipped.length ? `${state.skipped.length} skipped: press Look again for them. ` : "";
-  const text = !total ? "There are no pictures yet: add some." : left <= 0 ? "All pictures are labelled." : others ? `The last ${others} are with other people.` : "";
+  const text = !total ? `There are no pictures yet${byId("files") ? ": add some" : ""}.` : left <= 0 ? "All pictures are labelled." : others ? `The last ${others} are with other people.` : "";
   byId("empty").firstElementChild.textContent = `${skipped}${text}`;
   showStatus("");
   showClasses();
@@ -389,7 +389,7 @@ const connect = () => {
   const author = byId("author"), key = "equipoise-label-author";
   author.value = localStorage.getItem(key) ?? "";
   author.addEventListener("change", () => localStorage.setItem(key, author.value.trim()));
-  connectSources((blob, name) => request(`upload?name=${encodeURIComponent(name)}`, blob, "application/octet-stream"), onAdded);
+  if (byId("files")) connectSources((blob, name) => request(`upload?name=${encodeURIComponent(name)}`, blob, "application/octet-stream"), onAdded);
   addEventListener("pagehide", () => post("release", { holder: state.holder }, { keepalive: true }).catch(() => {}));
   addEventListener("pageshow", ({ persisted }) => persisted && location.reload());
   setInterval(renew, RENEW_MILLISECONDS);

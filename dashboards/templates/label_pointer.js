@@ -74,10 +74,10 @@ export class Stage {
     element.classList.toggle("selected", isSelected);
     element.classList.toggle("guessed", box.score !== undefined);
     element.setAttribute("aria-pressed", isSelected);
-    const guess = box.score === undefined ? "" : `, guessed, ${Math.round(box.score * 100)} %`;
+    const isGuess = box.score !== undefined, text = isGuess ? `${box.label} ${Math.round(box.score * 100)} %` : box.label;
     const [x, y, wide, high] = [box.x, box.y, box.width, box.height].map(Math.round);
-    element.setAttribute("aria-label", `${box.label}, ${wide} by ${high} pixels at ${x}, ${y}${guess}`);
-    element.firstChild.textContent = box.score === undefined ? box.label : `${box.label} ${Math.round(box.score * 100)} %`;
+    element.setAttribute("aria-label", `${text}${isGuess ? " guessed" : ""}, ${wide} by ${high} pixels at ${x}, ${y}`); // begins with what is seen
+    element.firstChild.textContent = text;
   }
 
   elementOf(id) {

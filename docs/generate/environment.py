@@ -84,6 +84,11 @@ GROUPS: dict[str, tuple[str, list[EnvironmentVariable]]] = {
                 "RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token", "File with the token, readable by its owner only."
             ),
             EnvironmentVariable(
+                "RAY_JOB_STOP_WAIT_TIME_S",
+                "3",
+                "Seconds between SIGTERM and SIGKILL for a job that is stopped; 60 on the Ray of `equipoise up`.",
+            ),
+            EnvironmentVariable(
                 "RAY_TMPDIR", "", "Folder in which Ray keeps its sessions, and in which a running one is found."
             ),
             EnvironmentVariable(

@@ -52,11 +52,13 @@ from equipoise.planning.measurements import (
 )
 from equipoise.planning.parameter_servers.worker_speeds import SECONDS_BY_WORKER_COLUMN
 from equipoise.planning.recipe_choice.recipe_report import RecipeReport
+from equipoise.planning.search_status.search_progress import SearchProgress
 from equipoise.planning.sharding.memory_report import MemoryReport
 from equipoise.profiling.profile_report import PROFILE_SCHEMA, ProfileReport
 from equipoise.runs.misclassified import MisclassifiedImage
 from equipoise.runs.record import RECORD_SCHEMA, Lap, Record
 from jobs.command_options.class_fields import list_fields, read_attribute_docs
+from jobs.publishing.browser.page_manifest import PAGE_SCHEMA, PageManifest
 from jobs.timing.timing_records import ExchangeTiming, StepTiming
 
 
@@ -78,9 +80,11 @@ JSON_FILES = (
     JsonFile(name="plan.json", classes=(PlanDocument,), schema=PLAN_SCHEMA),
     JsonFile(name="memory.json", classes=(MemoryReport,), schema=MemoryReport.schema),
     JsonFile(name="recipes.json", classes=(RecipeReport,), schema=RecipeReport.schema),
+    JsonFile(name="search.json", classes=(SearchProgress,), schema=SearchProgress.schema),
     JsonFile(name="profile.json", classes=(ProfileReport,), schema=PROFILE_SCHEMA),
     JsonFile(name="comparison.json", classes=(DeviceComparison,), schema=COMPARISON_SCHEMA),
     JsonFile(name="bundle.json", classes=(Manifest, DriftCondition), schema=BUNDLE_SCHEMA_VERSION),
+    JsonFile(name="model.json", classes=(PageManifest,), schema=PAGE_SCHEMA),
     JsonFile(name="verdict.json", classes=(DatasetVerdict, StreamVerdict)),
     JsonFile(name="captures", classes=(CaptureMetadata,)),
     JsonFile(name="labels", classes=(PictureLabels,), schema=LABELS_SCHEMA),
@@ -90,8 +94,8 @@ FILES = (
     *("system.csv", "exchange.csv", "statistical.csv"),
     "targets.csv",
     "links.csv",
-    *("plan.json", "memory.json", "recipes.json", "profile.json", "comparison.json"),
-    *("bundle.json", "reference.npz", "verdict.json", "captures", "labels"),
+    *("plan.json", "memory.json", "recipes.json", "search.json", "profile.json", "comparison.json"),
+    *("bundle.json", "reference.npz", "model.json", "verdict.json", "captures", "labels"),
 )
 """files in the order of the page"""
 

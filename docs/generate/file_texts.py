@@ -119,6 +119,12 @@ TEXTS = {
         " finds it, and the recipe that its plan is made with. Beside it is `recipes.csv`, with the rows of"
         " `statistical.csv` of all recipes and a column `recipe`; their trials are in `trials/recipes/`.",
     ),
+    "search.json": FileText(
+        "search.json",
+        "`sweep`",
+        "What the search of a sweep tries and why, and how its best settings stand. A sweep into a folder on this"
+        " machine writes it anew whenever a trial begins or ends; its page shows it.",
+    ),
     "profile.json": FileText(
         "profile.json",
         "`profile`",
@@ -150,6 +156,12 @@ TEXTS = {
         " label is a number, and arrays `input.NAME` instead of `pictures`, with the tensors that `bundle.json`"
         " declares; one of texts has `logits`, `input.tokens` and `places` alone, of 16 windows. The profile of a table"
         " or of texts also has arrays `drift.encoder.NAME`, with which rows and texts become statistics.",
+    ),
+    "model.json": FileText(
+        "model.json",
+        "`export-page`",
+        "What a page in the browser knows of the model that it runs: classes, and how a picture becomes its input."
+        " Beside it lie `model.onnx`, as in the bundle, and the page itself.",
     ),
     "verdict.json": FileText(
         "Verdicts",

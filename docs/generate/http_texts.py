@@ -3,7 +3,10 @@
 GROUPS = {
     "Predictions": ("/predict", "/models"),
     "Drift": ("/drift",),
-    "Captures": ("/capture",),
+    "Captures": (
+        "/capture",
+        "/label",
+    ),
     "State of the service": ("/", "/try", "/live", "/health", "/ready", "/metrics"),
 }
 """path prefixes by the title of their section"""

@@ -30,6 +30,7 @@ PUBLIC_NAMES = {
     "sweep": "equipoise.workloads.notebook_sweep",
     "laps": "equipoise.training.loop",
     "Lap": "equipoise.runs.record",
+    "EquipoiseClient": "equipoise.client",
     "observe": "equipoise.observation.observer",
     "Observer": "equipoise.observation.observer",
     "load_bundle": "equipoise.bundle.bundle",

@@ -2,7 +2,6 @@
 
 import numpy as np
 from msgspec import Struct
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from equipoise.number_bounds import PositiveNumber
@@ -46,6 +45,8 @@ def evaluate_predictions(logits: AnyArray, labels: IntArray, class_names: list[s
 
 def fit_temperature(logits: AnyArray, labels: IntArray) -> float:
     """Return the temperature that minimizes the cross-entropy of softmax(logits / temperature) (Guo et al., 2017)."""
+    from scipy.optimize import minimize_scalar  # commands and services that fit nothing start sooner without it
+
     rows = np.arange(len(labels))
 
     def cross_entropy(log_temperature: float) -> float:
@@ -74,6 +75,8 @@ def find_least_temperature(logits: AnyArray) -> float:
     That is the error rate by the rule of succession after n right predictions (Laplace, 1774). A model with a few
     errors expects more of them at the temperature that is fitted, and keeps that one.
     """
+    from scipy.optimize import brentq
+
     error_rate = 1 / (len(logits) + 2)
 
     def excess(log_temperature: float) -> float:

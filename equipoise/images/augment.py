@@ -36,6 +36,7 @@ AUGMENT_DRAW_NAMES = (
 )
 CROP_ASPECT_BOUNDS = (3 / 4, 4 / 3)  # width over height of the area that a crop keeps
 CHUNK_BYTES = 400_000  # as float32 a chunk fits a processor's cache, and malloc reuses its memory
+MIN_SLICED_NUMEL = 4096  # of an image, from which a slice for each costs less than one indexing of all
 MAX_SHIFT_PIXELS, MAX_BLUR_PIXELS = 512, 64
 
 UniformDraws = dict[str, NDArray[np.float64]]
@@ -97,36 +98,36 @@ class Augment:
         self, images: Tensor, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]
     ) -> Tensor:
         """Augment uint8 images (n, channels, height, width), each by the draws of its example in its epoch."""
+        return self.apply_draws(images, draw_uniforms(seed, epochs, examples))
+
+    def apply_draws(self, images: Tensor, draws: UniformDraws) -> Tensor:
+        """Augment uint8 images (n, channels, height, width) by draws from `draw_uniforms`."""
         chunk = max(CHUNK_BYTES // max(images[:1].numel(), 1), 1) if images.device.type == "cpu" else len(images)
         if len(images) <= chunk:
-            return self._augment_chunk(images, seed, epochs, examples)
+            return self._augment_chunk(images, draws)
         parts = [slice(start, start + chunk) for start in range(0, len(images), chunk)]
-        return torch.cat([self._augment_chunk(images[part], seed, epochs[part], examples[part]) for part in parts])
+        draws_by_part = ({name: values[part] for name, values in draws.items()} for part in parts)
+        chunks = zip(parts, draws_by_part, strict=True)
+        return torch.cat([self._augment_chunk(images[part], part_draws) for part, part_draws in chunks])
 
-    def _augment_chunk(
-        self, images: Tensor, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64]
-    ) -> Tensor:
+    def _augment_chunk(self, images: Tensor, draws: UniformDraws) -> Tensor:
         """Augment a chunk of images small enough for a processor's cache."""
-        draws = draw_uniforms(seed, epochs, examples)
         if self.shift:
             images = shift_images(images, self._shift_corners(draws), self.shift)
         if self.crop < 1 or self.distort:
             images = warp_images(images, self._view_matrices(draws))
         elif self.flip:
             flips = torch.from_numpy(draws["flip"] < 0.5).to(images.device)
-            images = images.index_put((flips,), images[flips].flip(-1))
+            images = torch.where(flips.view(-1, 1, 1, 1), images.flip(-1), images)  # no indexing, which costs more
         if self.kelvin or self.reflection:
             images = self._relight(images, draws)
         return self._recolor_and_blur(images, draws)
 
-    def pixel_matrices(
-        self, seed: int, epochs: NDArray[np.int64], examples: NDArray[np.int64], size: tuple[int, int]
-    ) -> NDArray[np.float64]:
+    def pixel_matrices(self, draws: UniformDraws, size: tuple[int, int]) -> NDArray[np.float64]:
         """Return a 3x3 matrix per image that maps pixels (x, y, 1) of the result to those of the original.
 
         Pixels are counted from the upper left corner of an image of this size (width, height), with fractions.
         """
-        draws = draw_uniforms(seed, epochs, examples)
         width, height = size
         to_unit = np.array([[2 / width, 0, -1], [0, 2 / height, -1], [0, 0, 1]])
         matrices = np.linalg.inv(to_unit) @ self._view_matrices(draws) @ to_unit
@@ -209,6 +210,9 @@ def shift_images(images: Tensor, corners: NDArray[np.int64], max_shift: int) -> 
     """Pad images by `max_shift` black pixels and cut each at its own corner (row, column)."""
     height, width = images.shape[-2:]
     padded = F.pad(images, (max_shift, max_shift, max_shift, max_shift))
+    if images[:1].numel() >= MIN_SLICED_NUMEL:
+        sliced = zip(padded, corners.tolist(), strict=True)
+        return torch.stack([image[:, row : row + height, column : column + width] for image, (row, column) in sliced])
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # n, c, row, column, height, width: a view
     row, column = torch.from_numpy(corners).to(images.device).unbind(1)
     return windows[torch.arange(len(images), device=images.device), :, row, column]

@@ -5,20 +5,14 @@ A picture is named POOL-KEY-ID.png whether it is labelled or not: its file is re
 
 from pathlib import Path
 
-from equipoise.captures.capture import (
-    CAPTURE_ID_PATTERN,
-    CAPTURE_POOLS,
-    METADATA_FILE_PATTERN,
-    CaptureName,
-    labelling_priority,
-)
+from equipoise.captures.capture import CAPTURE_POOLS, CaptureName, labelling_priority
+from equipoise.captures.file_listing import sort_capture_files
 from equipoise.captures.store import CaptureStore
 from equipoise.errors import EquipoiseError
-from equipoise.labels.guesses import Guess, parse_guess
+from equipoise.labels.captured_labels import find_capture_id
 from equipoise.labels.picture_labels import PictureLabels
 from equipoise.labels.queue import LabelQueue
 from equipoise.labels.store import LabelStore
-from equipoise.storage.atomic import read_json
 
 LABELLED_MARK = "-labelled"
 
@@ -58,36 +52,18 @@ class CaptureQueue(LabelQueue):
 
     def require_picture(self, name: str) -> Path:
         """Return the file of a capture, which has another name once it has a class; refuse any other name."""
-        find_capture_id(name)
         for path in (self.folder / name, self.folder / f"{Path(name).stem}{LABELLED_MARK}.png"):
-            if "/" not in name and path.is_file():
+            if find_capture_id(name) and "/" not in name and path.is_file():
                 return path
         raise EquipoiseError("path-missing", f"there is no capture {name[:80]!r}", "it has made room for others")
 
 
 def list_capture_names(folder: Path) -> list[CaptureName]:
     """Return the names of the captures in a folder, the most useful to label first, without reading one."""
-    files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    matches = filter(None, map(METADATA_FILE_PATTERN.fullmatch, files))
-    names = [CaptureName(match[1], float(match[2]), match[3], bool(match[4])) for match in matches]
-    complete = [name for name in names if f"{name.stem}.png" in files]
-    labelled = {name.id for name in complete if name.labelled}
-    return sorted((name for name in complete if name.labelled or name.id not in labelled), key=labelling_priority)
+    file_names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted(sort_capture_files(file_names).complete, key=labelling_priority)
 
 
 def picture_name(name: CaptureName) -> str:
     """Return the name of a capture's picture in a labelling session."""
     return f"{name._replace(labelled=False).stem}.png"
-
-
-def find_capture_id(picture: str) -> str:
-    """Return the id of the capture that a picture's name belongs to; refuse any other name."""
-    parts = Path(picture).stem.split("-")
-    if len(parts) != 3 or parts[0] not in CAPTURE_POOLS or not CAPTURE_ID_PATTERN.fullmatch(parts[2]):
-        raise EquipoiseError("path-missing", f"there is no capture {picture[:80]!r}", "it has made room for others")
-    return parts[2]
-
-
-def read_capture_guess(image: Path) -> Guess:
-    """Return what the model answered when the image of a capture was a request, from the file beside it."""
-    return parse_guess(read_json(image.with_suffix(".json")), f"the answer of {image.name}")

@@ -124,7 +124,7 @@ class LabelStore:
                 raise EquipoiseError(
                     "option-conflict",
                     f"cannot label {kind} in {self.folder}: it holds labels of kind {stored_kind}",
-                    "choose another --out, or the other --kind",
+                    "choose another folder for these labels",
                 )
             classes = list(dict.fromkeys([*stored, *names]))
             if stored_kind is None or classes != stored:

@@ -17,14 +17,15 @@ from numpy.typing import NDArray
 from equipoise.planning.bottleneck.data_loading import fit_loading_seconds, remove_waits
 from equipoise.planning.step_time_model import StepSettings, StepTimeForm, step_seconds
 from equipoise.planning.step_time_regression import (
-    ExchangeTimings,
+    FitRows,
     fit_form,
+    fit_rows,
     inflate_residuals,
     log_residuals,
     mean_relative_error,
     select_exchanges,
 )
-from equipoise.type_aliases import FloatArray
+from equipoise.type_aliases import FloatArray, IntArray
 
 STEP_TIME_BOOTSTRAP_DRAWS = 60
 INTERVAL_QUANTILES = (0.1, 0.9)  # quantiles of every interval: 80 %
@@ -80,8 +81,8 @@ class StepTimeFit:
     @cached_property
     def _median_seconds(self) -> dict[tuple[float, ...], float]:
         """Median seconds of each measured setting."""
-        medians = self.rows.groupby(["nodes", "workers", "batch"]).seconds.median()
-        return {tuple(map(float, point)): float(value) for point, value in medians.items()}  # type: ignore[arg-type]
+        table = summarize_settings(self.rows)[["nodes", "workers", "batch", "seconds"]].to_numpy(float).tolist()
+        return {tuple(point): seconds for *point, seconds in table}
 
     @cached_property
     def _draws_by_name(self) -> dict[str, FloatArray]:
@@ -227,20 +228,28 @@ def bootstrap_parameters(
     peculiarities, such as its place in the network, so that resampling single rows would make intervals too narrow.
     """
     rng, exchanges = np.random.default_rng(0), select_exchanges(form, exchanges)
-    groups = [group for _, group in rows.groupby(["nodes", "workers"])]
+    measured = FitRows.from_tables(form, rows, exchanges)
+    groups = list_groups(rows)
+    errors = inflate_residuals(log_residuals(form, parameters, rows), form)
+    exchange_errors = measured.exchanges.log_residuals(form, parameters)
     draws = []
     for _ in range(STEP_TIME_BOOTSTRAP_DRAWS):
         if len(groups) > 2 * len(form.parameter_names):
-            drawn_rows = pd.concat([groups[i] for i in rng.integers(0, len(groups), len(groups))])
+            order = np.concatenate([groups[i] for i in rng.integers(0, len(groups), len(groups))])
+            drawn, drawn_table = measured.select(order), rows.iloc[order]
         else:  # too few groups to leave any out: add resampled residuals to all rows
-            noise = rng.choice(inflate_residuals(log_residuals(form, parameters, rows), form), len(rows))
-            drawn_rows = rows.assign(seconds=rows.seconds * np.exp(noise))
-        residuals = ExchangeTimings.from_table(exchanges).log_residuals(form, parameters)
-        noise = rng.choice(residuals, len(residuals)) if len(residuals) else residuals
-        drawn_exchanges = exchanges.assign(seconds=exchanges.seconds * np.exp(noise))
-        identifiable = is_still_identifiable(form, drawn_rows, exchanges)
-        draws.append(fit_form(form, drawn_rows, drawn_exchanges, parameters) if identifiable else parameters)
+            drawn, drawn_table = measured.shift(rng.choice(errors, len(rows))), rows
+        if len(exchange_errors):
+            drawn = drawn.shift_exchanges(rng.choice(exchange_errors, len(exchange_errors)))
+        identifiable = is_still_identifiable(form, drawn_table, exchanges)
+        draws.append(fit_rows(form, drawn, parameters) if identifiable else parameters)
     return draws
+
+
+def list_groups(rows: pd.DataFrame) -> list[IntArray]:
+    """List the positions of the rows of each number of nodes and workers."""
+    group_numbers = rows.groupby(["nodes", "workers"]).ngroup().to_numpy()
+    return [np.flatnonzero(group_numbers == number) for number in range(group_numbers.max() + 1)]
 
 
 def is_still_identifiable(form: StepTimeForm, rows: pd.DataFrame, exchanges: pd.DataFrame) -> bool:

@@ -18,7 +18,7 @@ from equipoise.planning.step_time_model import (
     compute_and_exchange_seconds,
     step_seconds,
 )
-from equipoise.type_aliases import FloatArray
+from equipoise.type_aliases import FloatArray, IntArray
 
 MIN_PARAMETER_SECONDS, MAX_PARAMETER_SECONDS = 1e-9, 1e4  # bounds of every parameter except g
 FIT_TOLERANCES = {"ftol": 1e-6, "xtol": 1e-6}  # where g hardly matters, the last digits of a fit take minutes
@@ -66,45 +66,78 @@ def select_exchanges(form: StepTimeForm, exchanges: pd.DataFrame) -> pd.DataFram
     return exchanges[is_used.astype(bool)]
 
 
+class FitRows(NamedTuple):
+    """Rows that a form is fitted to, as arrays: a bootstrap fits a hundred times, and tables would take half of it."""
+
+    settings: StepSettings
+    log_seconds: FloatArray
+    """log of the seconds per step at each setting"""
+    exchanges: ExchangeTimings
+    """exchanges on the network levels that the form has terms for"""
+
+    @classmethod
+    def from_tables(cls, form: StepTimeForm, rows: pd.DataFrame, exchanges: pd.DataFrame) -> "FitRows":
+        """Build the arrays from a table of step times and one of exchanges."""
+        timings = ExchangeTimings.from_table(select_exchanges(form, exchanges))
+        return cls(StepSettings.from_table(rows), np.log(rows.seconds.to_numpy(float)), timings)
+
+    def select(self, order: IntArray) -> "FitRows":
+        """Return the rows of step times at these positions, with all exchanges."""
+        settings = StepSettings(*(column[order] for column in self.settings))
+        return self._replace(settings=settings, log_seconds=self.log_seconds[order])
+
+    def shift(self, errors: FloatArray) -> "FitRows":
+        """Return rows that took longer by errors in log seconds."""
+        return self._replace(log_seconds=self.log_seconds + errors)
+
+    def shift_exchanges(self, errors: FloatArray) -> "FitRows":
+        """Return rows whose exchanges took longer by errors in log seconds."""
+        return self._replace(exchanges=self.exchanges._replace(seconds=self.exchanges.seconds * np.exp(errors)))
+
+    def log_residuals(self, form: StepTimeForm, parameters: dict[str, float]) -> FloatArray:
+        """Return log(fit / measured) of each row of step times."""
+        return np.asarray(np.log(step_seconds(form, parameters, self.settings)) - self.log_seconds)
+
+    def list_levels_without_exchanges(self) -> list[str]:
+        """List the network levels on which no exchange was timed."""
+        is_between = self.exchanges.is_between_nodes
+        are_timed = (~is_between).any(), is_between.any()
+        return [level for level, is_timed in zip(NETWORK_LEVELS, are_timed, strict=True) if not is_timed]
+
+
 def fit_form(
     form: StepTimeForm, rows: pd.DataFrame, exchanges: pd.DataFrame, initial_guess: dict[str, float] | None = None
 ) -> dict[str, float]:
+    """Fit the parameters of a form to tables from one initial guess, or from several by default."""
+    return fit_rows(form, FitRows.from_tables(form, rows, exchanges), initial_guess)
+
+
+def fit_rows(form: StepTimeForm, rows: FitRows, initial_guess: dict[str, float] | None = None) -> dict[str, float]:
     """Fit the parameters of a form from one initial guess, or from several by default.
 
     A first fit without the prior measures the scatter of the rows, which sets the weight of the prior in the second.
     """
-    exchanges = select_exchanges(form, exchanges)
     guesses = [initial_guess] if initial_guess else build_initial_guesses(form, rows)
-    without_prior = fit_robust_least_squares(form, rows, exchanges, guesses, prior_weight=0.0)
-    scatter = max(MIN_LOG_SCATTER, 1.4826 * float(np.median(np.abs(log_residuals(form, without_prior, rows)))))
-    return fit_robust_least_squares(form, rows, exchanges, [without_prior], prior_weight=scatter / PRIOR_ALPHA_LOG_SD)
+    without_prior = fit_robust_least_squares(form, rows, guesses, prior_weight=0.0)
+    scatter = max(MIN_LOG_SCATTER, 1.4826 * float(np.median(np.abs(rows.log_residuals(form, without_prior)))))
+    return fit_robust_least_squares(form, rows, [without_prior], prior_weight=scatter / PRIOR_ALPHA_LOG_SD)
 
 
 def fit_robust_least_squares(
-    form: StepTimeForm,
-    rows: pd.DataFrame,
-    exchanges: pd.DataFrame,
-    guesses: Sequence[dict[str, float]],
-    prior_weight: float,
+    form: StepTimeForm, rows: FitRows, guesses: Sequence[dict[str, float]], prior_weight: float
 ) -> dict[str, float]:
     """Return the best soft-L1 fit from any of the guesses, with alpha drawn to its usual share of the volume."""
-    levels_without_exchanges = [
-        level
-        for level, is_level in zip(NETWORK_LEVELS, (exchanges.nodes == 1, exchanges.nodes > 1), strict=True)
-        if not is_level.any()
-    ]
+    levels_without_exchanges = rows.list_levels_without_exchanges()
     names = form.parameter_names
-    min_overlap = MIN_ONE_NODE_OVERLAP_EXPONENT if (rows.nodes == 1).all() else OVERLAP_EXPONENT_RANGE[0]
+    min_overlap = MIN_ONE_NODE_OVERLAP_EXPONENT if (rows.settings.nodes == 1).all() else OVERLAP_EXPONENT_RANGE[0]
     low = [np.log(min_overlap if name == "g" else MIN_PARAMETER_SECONDS) for name in names]
     high = [np.log(OVERLAP_EXPONENT_RANGE[1] if name == "g" else MAX_PARAMETER_SECONDS) for name in names]
-    settings, log_seconds = StepSettings.from_table(rows), np.log(rows.seconds.to_numpy(float))
-    timings = ExchangeTimings.from_table(exchanges)
 
     def residuals(log_parameters: FloatArray) -> FloatArray:
         parameters = dict(zip(names, np.exp(log_parameters).tolist(), strict=True))
-        of_steps = np.log(step_seconds(form, parameters, settings)) - log_seconds
         of_prior = np.multiply(prior_weight, alpha_prior_penalty(parameters, levels_without_exchanges))
-        return np.concatenate([of_steps, timings.log_residuals(form, parameters), of_prior])
+        of_exchanges = rows.exchanges.log_residuals(form, parameters)
+        return np.concatenate([rows.log_residuals(form, parameters), of_exchanges, of_prior])
 
     fits = []
     for guess in guesses:
@@ -131,10 +164,10 @@ def alpha_prior_penalty(parameters: dict[str, float], levels: Sequence[str]) -> 
     ]
 
 
-def build_initial_guesses(form: StepTimeForm, rows: pd.DataFrame) -> list[dict[str, float]]:
+def build_initial_guesses(form: StepTimeForm, rows: FitRows) -> list[dict[str, float]]:
     """Build initial guesses in which the exchange takes a tenth, half or nine tenths of a step."""
-    shortest, longest = float(rows.seconds.min()), float(rows.seconds.max())
-    slope = max(longest - shortest, shortest * 0.01) / max(float(rows.batch.max()), 1.0)
+    shortest, longest = (float(np.exp(end)) for end in (rows.log_seconds.min(), rows.log_seconds.max()))
+    slope = max(longest - shortest, shortest * 0.01) / max(float(rows.settings.batch.max()), 1.0)
     guesses = []
     for share in (0.1, 0.5, 0.9):
         volume = max(longest * share, MIN_PARAMETER_SECONDS)

@@ -1,10 +1,10 @@
 """What a plan was measured with: its predictions hold for this data, model and these options on this device only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.number_bounds import Count, FiniteNumber
-from equipoise.runs.target import Target
+from equipoise.runs.target import UNNAMED_METRIC, Target
 
 OptionValue = str | bool | FiniteNumber | None
 
@@ -68,6 +68,8 @@ class TrainingSetup:
     """validation metric at which training stops"""
     lower_is_better: bool = False
     """whether a lower metric is a better one"""
+    metric_name: str = UNNAMED_METRIC
+    """name of the metric for people, such as mAP"""
     options: dict[str, OptionValue]
     """options that change the time of a step or the examples to the target, those of `SETUP_OPTIONS`, and those of
     `CHANGED_SETUP_OPTIONS` that differ from their defaults"""
@@ -79,7 +81,7 @@ class TrainingSetup:
     @property
     def goal(self) -> Target:
         """Target with its direction."""
-        return Target(value=self.target, lower_is_better=self.lower_is_better)
+        return Target(value=self.target, lower_is_better=self.lower_is_better, metric_name=self.metric_name)
 
     def differences(self, other: "TrainingSetup") -> list[str]:
         """Name what a run with another setup must not have; target, device and versions are compared elsewhere."""
@@ -118,7 +120,7 @@ def rename_old_setup_keys(contents: object) -> object:
 
 def describe_target_mismatch(planned: TrainingSetup, used: TrainingSetup) -> str | None:
     """Return a sentence if a plan was measured for another target than a run has; None if for the same."""
-    if planned.goal == used.goal:
+    if replace(planned.goal, metric_name=used.metric_name) == used.goal:  # older plans do not name it
         return None
     return (
         f"the plan was measured for a target of {planned.goal.describe()} and this run has {used.goal.describe()}: the"

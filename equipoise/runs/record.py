@@ -11,7 +11,7 @@ from equipoise.number_bounds import Count, FiniteNumber, NonNegativeCount, NonNe
 from equipoise.registries.all_reduce_registry import AppliedAllReduce
 from equipoise.runs.noise_scale import NoiseTerms, estimate_noise_terms, noise_scale_from_terms
 from equipoise.runs.pipeline_span import PipelineSpan
-from equipoise.runs.target import Target
+from equipoise.runs.target import UNNAMED_METRIC, Target
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
 
@@ -158,6 +158,8 @@ class Record:
     """counts of each class that the test split shows; None where the metric is not the accuracy"""
     lower_is_better: bool = False
     """whether a lower metric is a better one, as with a loss"""
+    metric_name: str = UNNAMED_METRIC
+    """name of the metric for people, such as mAP"""
     unit: str = "examples"
     """unit in which people count examples of this kind, such as tokens"""
     units_per_example: Count = 1
@@ -170,7 +172,7 @@ class Record:
     @property
     def goal(self) -> Target:
         """Target with its direction."""
-        return Target(value=self.target, lower_is_better=self.lower_is_better)
+        return Target(value=self.target, lower_is_better=self.lower_is_better, metric_name=self.metric_name)
 
     @property
     def reached(self) -> bool:

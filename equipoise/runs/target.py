@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 
 from equipoise.config import TrainConfig
 
+UNNAMED_METRIC = "metric"  # of workloads that give theirs no name
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -12,6 +14,7 @@ class Target:
 
     value: float | None
     lower_is_better: bool = False
+    metric_name: str = UNNAMED_METRIC
 
     def is_reached(self, metric: float) -> bool:
         """Return whether a metric is as good as the target or better."""
@@ -28,10 +31,11 @@ class Target:
         return min(metrics) if self.lower_is_better else max(metrics)
 
     def describe(self) -> str:
-        """Describe the target as it stands after the word, such as 'at least 0.95'; 'none' without one."""
+        """Describe the target as it stands after the word, such as 'at least 0.5 mAP'; 'none' without one."""
         if self.value is None:
             return "none"
-        return f"{'at most' if self.lower_is_better else 'at least'} {self.value:g}"
+        name = "" if self.metric_name == UNNAMED_METRIC else f" {self.metric_name}"
+        return f"{'at most' if self.lower_is_better else 'at least'} {self.value:g}{name}"
 
     def list_targets(self, values: Sequence[float]) -> "tuple[Target, ...]":
         """Return targets with these values in the direction of this one, each once and the easiest first.

@@ -1,5 +1,6 @@
 """Paths and URLs that a user gives to a command: empty strings, and URLs where only a path can be used, are refused."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from equipoise.errors import EquipoiseError
@@ -30,7 +31,7 @@ def require_text(text: str) -> None:
         raise EquipoiseError("option-format", "got an empty string", "give a path or a URL")
 
 
-def require_local_paths(path_by_option: dict[str, Path | str | None]) -> None:
+def require_local_paths(path_by_option: Mapping[str, Path | str | None]) -> None:
     """Refuse URLs, and malformed or empty paths, for options that take a path on this machine.
 
     To be called before anything else is done, with the options as messages shall name them.

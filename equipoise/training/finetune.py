@@ -115,12 +115,17 @@ def find_weights_folder(data: str) -> Path:
 
 
 def initialize_from_pretrained(
-    model: nn.Module, pretrained: PretrainedWeights, classes: list[str], reuse_head: bool
+    model: nn.Module,
+    pretrained: PretrainedWeights,
+    classes: list[str],
+    reuse_head: bool,
+    has_independent_classes: bool = False,
 ) -> list[str]:
     """Copy the pretrained weights into `model`; return the classes whose rows of the classifier were reused.
 
-    Classes are matched by name. Rows of other classes keep their random initialization. Of a model without classes, all
-    weights are copied.
+    Classes are matched by name. Rows of other classes keep their initialization: a detector's begin at their prior.
+    Beside these, rows are reused as they are where classes are independent; else they are scaled, since softmax
+    compares them. Of a model without classes, all weights are copied.
     """
     head, weights = find_classifier_layer(model, len(classes)) if classes else None, collect_weights(model)
     rows = {name: value for name, value in weights.items() if name.rpartition(".")[0] == head}
@@ -132,7 +137,7 @@ def initialize_from_pretrained(
         if not shared or not all(has_matching_rows(old_rows[name], rows[name], pretrained.classes) for name in rows):
             return []  # a classifier of another shape has no rows to reuse
         reused = {name: value for name, value in old_rows.items() if value is not None}
-        if len(shared) < len(classes):
+        if len(shared) < len(classes) and not has_independent_classes:
             reused = rescale_reused_rows(reused, mean_row_norm(rows[f"{head}.weight"]), f"{head}.weight")
         for name, value in reused.items():
             for label in shared:

@@ -19,6 +19,7 @@ def build_run_record(
         reason=training.reason,
         target=training.target.value,
         lower_is_better=training.target.lower_is_better,
+        metric_name=training.target.metric_name,
         examples_to_target=training.examples_to_target,
         test=test,
         test_classes=test_classes,

@@ -13,7 +13,7 @@ from torch.utils.data import Subset
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
-from equipoise.runs.target import Target
+from equipoise.runs.target import UNNAMED_METRIC, Target
 from equipoise.workloads.batch import Batch, count_examples, map_tensors, select_examples, stack_examples
 from equipoise.workloads.user_code import call_user_code
 
@@ -139,6 +139,8 @@ class Workload:
     """maps (outputs of the model, targets) to one value, or one row of values, per example"""
     score: Callable[[Tensor], float] | None = None
     """maps the metric's rows of all examples of a split, in their order, to the metric; by default their mean"""
+    metric_name: str = UNNAMED_METRIC
+    """name of the metric for people, such as mAP"""
     lower_is_better: bool = False
     """whether a lower metric is a better one, as with an error"""
     unit: Unit = Unit()
@@ -149,6 +151,8 @@ class Workload:
     """random changes of training examples; None for none"""
     classes: Sequence[str] = ()
     """class names in the order of the labels; empty if the model does not classify"""
+    has_independent_classes: bool = False
+    """whether the score of a class does not depend on those of others: a sigmoid each, not one softmax"""
 
     def input_transform(self, device: torch.device, dtype: torch.dtype) -> Callable[[Batch], Batch]:
         """Return what turns inputs as they are stored into what the model takes; here a cast of floats to `dtype`."""
@@ -157,7 +161,8 @@ class Workload:
     def run_target(self, config: TrainConfig) -> Target:
         """Return the target of a run with these options."""
         value = self.target if config.target is None else config.target
-        return Target(value=value, lower_is_better=self.lower_is_better or config.lower_is_better)
+        lower_is_better = self.lower_is_better or config.lower_is_better
+        return Target(value=value, lower_is_better=lower_is_better, metric_name=self.metric_name)
 
     def max_examples(self, config: TrainConfig) -> int:
         """Return the number of examples after which training stops without reaching the target."""

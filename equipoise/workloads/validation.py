@@ -54,8 +54,9 @@ def check_names(name: str, workload: Workload) -> None:
     classes = call_user_code(f"{name}: its classes", lambda: list(workload.classes))
     unit = workload.unit
     is_unit = isinstance(unit, Unit) and isinstance(unit.name, str) and isinstance(unit.per_example, int)
-    if not isinstance(workload.name, str) or not workload.name.strip():
-        problem, remedy = f"its name is {workload.name!r}", "it must be a text"
+    texts = {"name": workload.name, "metric_name": workload.metric_name}
+    if nameless := [field for field, text in texts.items() if not isinstance(text, str) or not text.strip()]:
+        problem, remedy = f"its {nameless[0]} is {texts[nameless[0]]!r}", "it must be a text"
     elif isinstance(workload.classes, str) or not all(isinstance(label, str) for label in classes):
         problem, remedy = f"its classes are {workload.classes!r}", "they must be a list of texts"
     elif len(set(classes)) < len(classes):

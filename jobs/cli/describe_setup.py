@@ -44,6 +44,7 @@ def describe_trained_setup(
         initial_weights=initial_weights,
         target=workload.run_target(config).value,
         lower_is_better=workload.run_target(config).lower_is_better,
+        metric_name=workload.metric_name,
         options=collect_setup_options(config, workload),
         machine=machine,
     )

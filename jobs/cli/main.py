@@ -17,8 +17,6 @@ from jobs import LOOPBACK_ENV, isolate_local_ray
 from jobs.cli.serve_arguments import format_serve_help, require_serve_arguments
 
 COMMAND_MODULES = {
-    "up": "jobs.up",
-    "down": "jobs.down",
     "train": "jobs.train",
     "sweep": "jobs.sweep",
     "plan": "jobs.plan",
@@ -36,6 +34,8 @@ COMMAND_MODULES = {
     "pages": "dashboards.build",
     "contact-sheet": "jobs.contact_sheet",
     "demo": "jobs.demo.__main__",
+    "up": "jobs.site_ray.up",
+    "down": "jobs.site_ray.down",
     "local-cluster": "jobs.cluster.local",
     "validate-cluster": "jobs.cluster.validate",
 }

@@ -128,12 +128,16 @@ def list_option_names(options_class: type) -> list[str]:
     return [name for names in OPTION_NAMES.findall(help_text.getvalue()) for name in names.split(", ")]
 
 
-def require_known_options(tokens: Sequence[str], known: Sequence[str], command_name: str) -> None:
+def require_known_options(tokens: Sequence[str], known: Sequence[str], command_name: str = "") -> None:
     """Refuse the first option that is not known, with the most similar one that is."""
     for token in tokens:
         name = token.partition("=")[0]
         is_long = name.startswith("--") and name != "--" and not name.startswith(TYRO_OPTIONS)
         if is_long and name.replace("_", "-") not in known:
             similar = get_close_matches(name, known, 1)
-            remedy = f"did you mean {similar[0]}?" if similar else f"{command_name} --help lists them"
+            remedy = (
+                f"did you mean {similar[0]}?"
+                if similar
+                else f"{command_name or format_command_name()} --help lists them"
+            )
             raise EquipoiseError("option-unknown", f"unknown option {name}", remedy)

@@ -22,6 +22,7 @@ from equipoise.planning.sweep_budget import (
 )
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
+from equipoise.runs.target import UNNAMED_METRIC
 from jobs.ray_tune.fastest_workers import FastestWorkers
 from jobs.ray_tune.trial_records import UNFINISHED_STATUSES, load_finished_trials
 from jobs.ray_tune.tuner import SweepTrials
@@ -152,4 +153,5 @@ def describe_best_progress(trials: list[Record]) -> str:
     target = trials[0].goal  # all trials of a sweep have one
     best = target.best([metric for metric, _ in progress])
     seen = min(seen for metric, seen in progress if metric == best)
-    return f"; the best trial reached a metric of {best:.3g} after {seen:,} examples (target {target.describe()})"
+    reached = f"a metric of {best:.3g}" if target.metric_name == UNNAMED_METRIC else f"{best:.3g} {target.metric_name}"
+    return f"; the best trial reached {reached} after {seen:,} examples (target {target.describe()})"

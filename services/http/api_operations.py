@@ -151,6 +151,13 @@ OPERATIONS = {
         "the page, which needs no network",
         media_type="text/html",
     ),
+    "GET /label": ApiOperation(
+        "Show the page on which people label the requests that were kept",
+        str,
+        "the page, at /label/, with its requests below that",
+        media_type="text/html",
+        rejections=(404,),
+    ),
     "GET /live": ApiOperation(
         "Return the latest content of the status page",
         JsonObject,

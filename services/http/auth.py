@@ -9,8 +9,7 @@ from starlette.routing import Route
 
 from services.http.errors import key_is_missing, other_site_asks
 
-WWW_AUTHENTICATE = {"www-authenticate": 'Bearer, Basic realm="the key as password"'}
-"""header of a 401: it makes a browser ask for a password"""
+BASIC_CHALLENGE, BEARER_CHALLENGE = 'Basic realm="the key as password"', "Bearer"
 
 
 class ApiKeyAuth:
@@ -41,6 +40,15 @@ class ApiKeyAuth:
         matches = [hmac.compare_digest(sent_key, key) for key in self.keys]  # all keys, so that time reveals nothing
         if not any(matches):
             raise key_is_missing()
+
+
+def build_challenge(request: Request) -> dict[str, str]:
+    """Return the header of a 401: a browser that reads a page is made to ask for a password.
+
+    It names one scheme. Chromium reads a line of several as one that it does not know, and asks nobody; and a request
+    that changes something does not take a password, so that asking for one would help nobody.
+    """
+    return {"www-authenticate": BASIC_CHALLENGE if request.method == "GET" else BEARER_CHALLENGE}
 
 
 def reject_cross_site(request: Request) -> None:

@@ -99,6 +99,11 @@ def captures_are_off() -> RequestRejected:
     return RequestRejected(404, "capturing is off: start the service with capture_dir=FOLDER", "capture")
 
 
+def labelling_is_off() -> RequestRejected:
+    """Build the 404 for the labelling page of a service that has no folder for labels."""
+    return RequestRejected(404, "labelling is off: start the service with capture_dir and label_dir=FOLDER", "path")
+
+
 def capture_is_unknown(error: Exception) -> RequestRejected:
     """Build the 404 for a capture that does not exist."""
     return RequestRejected(404, str(error), "capture")

@@ -1,7 +1,7 @@
 """ASGI application of the labelling page."""
 
+import hmac
 import logging
-import secrets
 from functools import cache
 from importlib.resources import files
 
@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from services.http.auth import WWW_AUTHENTICATE, ApiKeyAuth
+from services.http.auth import ApiKeyAuth, build_challenge
 from services.http.errors import INTERNAL_ERROR_MESSAGE, RequestRejected, page_is_unknown
 from services.http.request_body import BodyReader
 from services.http.responses import json_response
@@ -36,6 +36,8 @@ CONTENT_SECURITY_POLICY = (
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
+PAGE_TOKEN_PURPOSE = b"token of the labelling page"  # the key itself does not follow from it
+
 logger = logging.getLogger(__name__)
 
 
@@ -46,10 +48,10 @@ class LabellingApplication:
         """Build the routes; with API keys, each request must carry one.
 
         A browser sends a password with GET only, so the page itself gets a token for its other requests: pages of
-        other sites cannot read it.
+        other sites cannot read it. Replicas, and a server that was started anew, take each other's tokens.
         """
         self.session = session
-        self.page_token = secrets.token_urlsafe(32) if api_keys else ""
+        self.page_token = hmac.new(api_keys[0].encode(), PAGE_TOKEN_PURPOSE, "sha256").hexdigest() if api_keys else ""
         auth = ApiKeyAuth((*api_keys, self.page_token) if api_keys else ())
         routes = [
             Route("/", self.get_page),
@@ -107,11 +109,12 @@ def read_asset(name: str) -> bytes:
     return files("dashboards").joinpath("templates", name).read_bytes()
 
 
-async def answer_rejected(_: Request, error: Exception) -> Response:
+async def answer_rejected(request: Request, error: Exception) -> Response:
     """Answer a rejected request with its status and a sentence."""
     if not isinstance(error, RequestRejected):
         raise error
-    return json_response({"error": error.message}, error.status, WWW_AUTHENTICATE if error.status == 401 else None)
+    headers = build_challenge(request) if error.status == 401 else None
+    return json_response({"error": error.message}, error.status, headers)
 
 
 async def answer_unknown(request: Request, error: Exception) -> Response:

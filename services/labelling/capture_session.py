@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from equipoise.captures.store import CaptureStore
-from equipoise.labels.capture_queue import CaptureLabelStore, CaptureQueue, read_capture_guess
+from equipoise.labels.capture_queue import CaptureLabelStore, CaptureQueue
+from equipoise.labels.captured_guesses import CapturedGuesser
 from equipoise.labels.queue import LabelQueue
 from services.labelling.session import LabelSession
 
@@ -23,5 +24,10 @@ def open_capture_session(captures: Path, labels: Path, kind: str, classes: Seque
     store = CaptureLabelStore(labels, CaptureStore(str(captures)))
     store.add_classes(kind, classes)
     return CaptureLabelSession(
-        images=captures, store=store, kind=kind, guesser=read_capture_guess, adds_guessed_classes=False
+        images=captures,
+        store=store,
+        kind=kind,
+        guesser=CapturedGuesser(),
+        adds_guessed_classes=False,
+        takes_pictures=False,
     )

@@ -33,7 +33,8 @@ class LabellingRoutes:
         self.session, self.body_reader = session, body_reader
 
     def routes(self) -> list[Route]:
-        """Return the route of each endpoint."""
+        """Return the route of each endpoint; a page that takes no pictures has none for them."""
+        uploads = [Route("/upload", self.post_upload, methods=["POST"])] if self.session.takes_pictures else []
         return [
             Route("/queue", self.get_queue),
             Route("/picture", self.get_picture),
@@ -44,7 +45,7 @@ class LabellingRoutes:
             Route("/release", self.post_release, methods=["POST"]),
             Route("/save", self.post_save, methods=["POST"]),
             Route("/classes", self.post_class, methods=["POST"]),
-            Route("/upload", self.post_upload, methods=["POST"]),
+            *uploads,
         ]
 
     async def get_queue(self, request: Request) -> Response:

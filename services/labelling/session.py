@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from equipoise.captures.file_listing import hold_capture
 from equipoise.errors import EquipoiseError
@@ -36,6 +37,8 @@ class LabelSession:
     """model that is asked for a guess where none is known"""
     adds_guessed_classes: bool = True
     """add the classes of guesses to those of the session; otherwise what is guessed beyond these is left out"""
+    takes_pictures: bool = True
+    """pictures may be added on the page"""
 
     def __post_init__(self) -> None:
         self.leases = LeaseBook(self.store)
@@ -47,9 +50,10 @@ class LabelSession:
         """Return the queue of the pictures."""
         return LabelQueue(self.images, self.store, self.leases, self.guesses)
 
-    def page_facts(self) -> dict[str, str]:
+    def page_facts(self) -> dict[str, Any]:
         """Return the kind, and an id under which a browser keeps drafts of this folder of labels and no other."""
-        return {"kind": self.kind, "session_id": sha256(str(self.store.folder.absolute()).encode()).hexdigest()[:16]}
+        session_id = sha256(str(self.store.folder.absolute()).encode()).hexdigest()[:16]
+        return {"kind": self.kind, "session_id": session_id, "takes_pictures": self.takes_pictures}
 
     def describe_queue(self, holder: str) -> JsonObject:
         """Return the numbers of pictures, the kind and the classes, as the page shows them."""

@@ -9,14 +9,15 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from equipoise.captures.store import CaptureStore
-from services.http.auth import WWW_AUTHENTICATE, ApiKeyAuth
+from services.http.auth import ApiKeyAuth, build_challenge
 from services.http.errors import (
     INTERNAL_ERROR_MESSAGE,
     RequestRejected,
+    labelling_is_off,
     method_is_not_allowed,
     nothing_to_compare,
     path_is_unknown,
@@ -25,6 +26,7 @@ from services.http.message_types import LivenessReply, ModelsReply, ReadinessRep
 from services.http.openapi import build_openapi_document, render_docs_page
 from services.http.request_body import BodyReader
 from services.http.responses import EarlyResponse, json_response, typed_response
+from services.labelling.application import LabellingApplication
 from services.limits import Limits
 from services.monitoring.drift_client import DriftClient
 from services.monitoring.metrics import Metrics
@@ -39,6 +41,7 @@ from services.serving.models import ModelRegistry, model_status
 
 BUSY_REPLY_DELAY_SECONDS = 1.0  # delay of a 429: a client that retries at once would cost what the others need
 MAX_UNREAD_BYTES = 64 << 10  # a rejected body up to this size need not be drained
+LABEL_PATH = "/label"
 EARLY_REPLY_STATUSES = (401, 408, 413, 429)  # sent before the whole body has arrived
 
 logger = logging.getLogger(__name__)
@@ -57,8 +60,9 @@ class HttpApplication:
         drift_client: DriftClient | None = None,
         capture_store: CaptureStore | None = None,
         metrics_history: MetricsHistory | None = None,
+        label_page: LabellingApplication | None = None,
     ) -> None:
-        """Build the routes; without `drift_client` or `capture_store` the endpoints for drift or captures answer 404.
+        """Build the routes; without `drift_client`, `capture_store` or `label_page` the endpoints for these answer 404.
 
         `access_logger` gets a line of JSON per request, `metrics_history` holds the metrics of the last minutes.
         """
@@ -97,7 +101,12 @@ class HttpApplication:
             Route("/docs", self.get_docs),
         ]
         self.app = Starlette(
-            routes=[*health_routes, *self.prediction_routes, *map(self.auth.protect, routes)],
+            routes=[
+                *health_routes,
+                *self.prediction_routes,
+                *map(self.auth.protect, [*routes, build_label_entry(label_page)]),
+                *([Mount(LABEL_PATH, label_page.app)] if label_page else []),
+            ],
             exception_handlers={
                 RequestRejected: self._handle_rejected,
                 HTTPException: self._handle_not_found,
@@ -124,7 +133,7 @@ class HttpApplication:
             await send(message)
 
         try:
-            if scope["method"] == "POST":
+            if scope["method"] == "POST" and not scope["path"].startswith(f"{LABEL_PATH}/"):
                 self.model_registry.require_room()  # before routing: rejecting many requests must cost little
                 response = await self._answer_prediction(scope, receive)
                 if response is not None:
@@ -157,8 +166,7 @@ class HttpApplication:
 
     def _count_request(self, scope: Scope, status: int, seconds: float) -> None:
         """Count and log a request by its route; unknown paths count as `other`, as clients can invent any number."""
-        route = scope.get("route")
-        path = route.path if route else "other"
+        path = find_route_path(scope)
         self.metrics.count_request(path, status, seconds)
         if self.access_logger:
             client, identifier = (scope.get("client") or [None])[0], scope.get("state", {}).get("id")
@@ -209,7 +217,7 @@ class HttpApplication:
         if error.reason == "busy":
             await asyncio.sleep(BUSY_REPLY_DELAY_SECONDS)
         headers = {} if error.retry_after_seconds is None else {"retry-after": str(error.retry_after_seconds)}
-        headers |= WWW_AUTHENTICATE if error.status == 401 else {}
+        headers |= build_challenge(request) if error.status == 401 else {}
         is_read = request.scope["state"].get("read", False) or (is_small_body(request) and error.reason == "busy")
         if error.status in EARLY_REPLY_STATUSES and not is_read:
             return EarlyResponse(request, {"error": error.message}, error.status, headers)
@@ -228,6 +236,25 @@ class HttpApplication:
     async def _handle_failure(self, request: Request, error: Exception) -> Response:
         logger.error("cannot answer %s %s: internal error", request.method, request.url.path, exc_info=error)
         return json_response({"error": INTERNAL_ERROR_MESSAGE}, 500)
+
+
+def find_route_path(scope: Scope) -> str:
+    """Return the path of the route that answered a request; `other` without one."""
+    route = scope.get("route")
+    if isinstance(route, Mount):
+        return str(route.path)
+    return f"{scope.get('root_path', '')}{route.path}" if route else "other"
+
+
+def build_label_entry(label_page: LabellingApplication | None) -> Route:
+    """Build the route that leads to the labelling page, whose addresses are relative to its folder."""
+
+    async def lead_to_page(_: Request) -> Response:
+        if label_page is None:
+            raise labelling_is_off()
+        return Response(status_code=307, headers={"location": f"{LABEL_PATH.lstrip('/')}/"})
+
+    return Route(LABEL_PATH, lead_to_page)
 
 
 def is_small_body(request: Request) -> bool:

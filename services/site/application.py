@@ -11,10 +11,13 @@ from jobs.site_ray.ray_dashboard import RayDashboard
 from services.http.errors import RequestRejected
 from services.site.access import SiteAccess
 from services.site.api_document import ApiDocument
+from services.site.experiments.experiments_part import ExperimentsPart
 from services.site.failures import FailureHandlers
 from services.site.home_page import HomePage
 from services.site.jobs_on_ray.jobs_part import JobsPart
+from services.site.labels.labels_part import LabelsPart
 from services.site.login_page import LoginPages
+from services.site.models.models_part import ModelsPart
 from services.site.rendering import PageRenderer, get_site_asset
 from services.site.sessions import SessionSigner, load_secret
 from services.site.settings import SiteSettings
@@ -42,7 +45,8 @@ class SiteApplication:
             *HomePage(self.parts, renderer).routes(),
             *(route for part in self.parts for route in part.routes()),
         ]
-        routes += ApiDocument(routes, access.requires_key).routes()
+        self.api_document = ApiDocument(routes, access.requires_key)
+        routes += self.api_document.routes()
         self.app = Starlette(routes=[*map(access.protect, routes)])
         self.add_failure_handlers(FailureHandlers(renderer))
         self.app.router.redirect_slashes = False  # a redirect would lead wherever the client's Host header says
@@ -61,4 +65,4 @@ class SiteApplication:
 
 def list_part_builders() -> list[PartBuilder]:
     """Return the builders of all parts of the site, in the order in which the home page shows them."""
-    return [JobsPart]
+    return [JobsPart, ExperimentsPart, ModelsPart, LabelsPart]

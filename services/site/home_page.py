@@ -11,7 +11,7 @@ from services.site.rendering import PageRenderer
 from services.site.site_parts import HomeItem, HomeLists, SitePart
 from services.site.site_routes import SiteRoute, page_route
 
-CACHE_SECONDS = 2.0  # for so long, what the parts tell is shown to all who look
+HOME_CACHE_SECONDS = 2.0  # for so long, what the parts tell is shown to all who look
 
 
 class HomePage:
@@ -20,7 +20,7 @@ class HomePage:
     def __init__(self, parts: Sequence[SitePart], renderer: PageRenderer) -> None:
         self.parts, self.renderer = parts, renderer
         self.lock = asyncio.Lock()
-        self.cached_lists: tuple[float, HomeLists] = (-CACHE_SECONDS, HomeLists())
+        self.cached_lists: tuple[float, HomeLists] = (-HOME_CACHE_SECONDS, HomeLists())
 
     def routes(self) -> list[SiteRoute]:
         """Return the routes of the home page."""
@@ -35,10 +35,10 @@ class HomePage:
         return self.renderer.render_page(request, "home_now.html", lists=await self.collect_lists())
 
     async def collect_lists(self) -> HomeLists:
-        """Return what all parts tell; all requests within `CACHE_SECONDS` share one answer."""
+        """Return what all parts tell; all requests within `HOME_CACHE_SECONDS` share one answer."""
         async with self.lock:
             read_at, lists = self.cached_lists
-            if time.monotonic() - read_at >= CACHE_SECONDS:
+            if time.monotonic() - read_at >= HOME_CACHE_SECONDS:
                 lists = await asyncio.to_thread(self.join_lists)
                 self.cached_lists = time.monotonic(), lists
             return lists

@@ -14,7 +14,13 @@ from dashboards.page import escape_surrogates
 from dashboards.theme import format_percent, format_seconds, format_significant, format_utc
 from services.http.responses import compress_response
 
-ASSET_TYPES = {"page.css": "text/css", "site/site.css": "text/css", "site/htmx.min.js": "text/javascript"}
+ASSET_TYPES = {
+    "page.css": "text/css",
+    "site/site.css": "text/css",
+    "site/figures.js": "text/javascript",
+    "site/htmx.min.js": "text/javascript",
+    "site/sliders.js": "text/javascript",
+}
 """files beside the pages, below dashboards/templates, with their types; parts add theirs"""
 SITE_CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"

@@ -9,6 +9,7 @@ from equipoise.errors import EquipoiseError
 from services.http.server import HttpServer, require_unused_port
 from services.labelling.server import name_options
 from services.site.application import PartBuilder, SiteApplication, list_part_builders
+from services.site.jobs_on_ray.command_forms import load_all_forms
 from services.site.settings import SiteSettings
 
 CLOSE_SECONDS = 5.0  # for requests in progress when the server stops
@@ -47,6 +48,7 @@ def serve_site(settings: SiteSettings) -> None:
     server = start_site(settings)
     print(f"open {settings.url} until Ctrl-C", flush=True)  # noqa: T201
     try:
+        load_all_forms()
         threading.Event().wait()
     finally:
         server.close(CLOSE_SECONDS)

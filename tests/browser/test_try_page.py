@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.chromium import find_accessibility_violations, find_overflowing_elements
+from tests.support.chromium import find_accessibility_violations, find_overflowing_elements, open_camera_context
 from tests.support.detector_service import encode_picture, start_detector_service
 from tests.support.square_detector import draw_squares, publish_squares
 
@@ -38,6 +38,27 @@ def test_boxes_are_drawn_on_a_picture_from_a_file(browser, service, width, schem
         )
         assert colour[3] == 255
         assert find_overflowing_elements(page) == [] and find_accessibility_violations(page) == []
+
+
+def test_picture_of_the_camera_is_answered(browser, service):
+    with open_camera_context(browser) as context:
+        page = context.new_page()
+        page.on("pageerror", lambda error: browser.errors.append(str(error)))
+        page.goto(f"http://127.0.0.1:{service.port}/try")
+        page.locator("#camera").click()
+        page.wait_for_function("() => document.getElementById('video').videoWidth > 0")
+        assert page.locator("#camera").inner_text() == "Take a picture"
+        film_size = page.evaluate("() => [video.videoWidth, video.videoHeight]")
+        page.locator("#camera").click()
+        page.wait_for_selector("#stage:not([hidden])")
+        assert page.locator("#state").inner_text().startswith("Found ")
+        assert page.evaluate("() => [canvas.width, canvas.height]") == film_size
+
+
+def test_camera_that_nobody_may_use_is_explained(browser, service):
+    with browser.page(f"http://127.0.0.1:{service.port}/try") as page:
+        page.locator("#camera").click()
+        page.wait_for_function("() => document.getElementById('state').textContent.startsWith('The camera cannot')")
 
 
 def test_reason_is_shown_where_there_is_no_answer(browser, service, tmp_path):

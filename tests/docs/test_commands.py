@@ -69,7 +69,7 @@ def prepare_results(folder, page):
     """Make what earlier pages would have made, where a page is tested alone."""
     commands = join_commands(page)
     run, bundle = folder / "runs" / "digits", folder / "bundles" / "digits"
-    needs_bundle = "bundle=bundles/digits" in commands
+    needs_bundle = "bundle=bundles/digits" in commands or "--bundle bundles/digits" in commands
     if (needs_bundle or "--run runs/digits" in commands or "--init-from runs/digits" in commands) and not run.exists():
         train_short_run(run)
     if needs_bundle and not bundle.exists():

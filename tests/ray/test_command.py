@@ -9,7 +9,7 @@ import pytest
 
 from jobs.cluster.processes import wait_until
 from tests.support import reporting_programs as programs
-from tests.support.ray_cluster import ROOT
+from tests.support.ray_cluster import PATIENCE_SECONDS, ROOT
 
 KNOWN_CURVE = f"{sys.executable} {ROOT}/tests/support/known_curve_program.py"
 KNOWN_CURVE += " --batch-size {batch_size} --lr {lr} --seed {seed}"
@@ -90,15 +90,15 @@ def test_processes_of_a_command_end_with_the_run_whoever_their_parent_is(cluster
     process = cluster.start(*build_command("train", programs.build_command(code), tmp_path / "run"))
     wait_until(lambda: len(list_processes(code)) == 2 or process.poll() is not None)  # the command, and its grandchild
     process.send_signal(signal_number)
-    process.communicate(timeout=60)
-    wait_until(lambda: not list_processes(code), 60)
+    process.communicate(timeout=PATIENCE_SECONDS)
+    wait_until(lambda: not list_processes(code), PATIENCE_SECONDS)
 
 
 def test_sigterm_ends_the_command_with_the_run(cluster, tmp_path):
     process = cluster.start(*build_command("train", programs.build_command(programs.ENDLESS), tmp_path / "run"))
     wait_until(lambda: list_processes(programs.ENDLESS + " 32") or process.poll() is not None)
     process.send_signal(signal.SIGTERM)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 143, stdout + stderr
     assert "runs the training command again" in stdout
-    wait_until(lambda: not list_processes(programs.ENDLESS), 30)
+    wait_until(lambda: not list_processes(programs.ENDLESS), PATIENCE_SECONDS)

@@ -13,12 +13,11 @@ from equipoise.runs.record import Record
 from jobs.cluster.processes import wait_until
 from jobs.ray_train.checkpoint_files import LAPS_FILE, TRAINING_STATE_FILE, error_file_name
 from tests.support.gloo import run_with_gloo
-from tests.support.ray_cluster import list_descendants
+from tests.support.ray_cluster import PATIENCE_SECONDS, list_descendants
 from tests.support.run_observer import read_laps
 from tests.unit.training.test_loop import train_model
 
 OPTIONS = {"workers": 2, "batch_size": 16, "max_examples": 40_000, "target": 2.0, "eval_every": 2000}
-PATIENCE_SECONDS = 600  # for each wait: a few seconds of training may take minutes on a machine with other work
 
 
 def build_command(cluster, out, **options):

@@ -1,10 +1,12 @@
 """Stopping the demo leaves nothing running. The whole demo runs in tests/end_to_end."""
 
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,7 @@ from dashboards.demo_story import DemoStory
 from equipoise.runs.folder import lock_folder
 from jobs.cluster.private_ray import RAY_TEMP_PREFIX, RAY_TEMP_ROOT
 from jobs.cluster.processes import find_descendants, is_alive, terminate_process_groups, wait_until
-from tests.support.ray_cluster import ROOT
+from tests.support.ray_cluster import PATIENCE_SECONDS, ROOT, list_descendants
 
 
 @pytest.fixture
@@ -30,38 +32,39 @@ def start_demo():
     terminate_process_groups(processes)
 
 
-def list_ray_folders():
-    return set(RAY_TEMP_ROOT.glob(f"{RAY_TEMP_PREFIX}*"))
+def find_ray_folder(demo):
+    """Return the folder of the Ray that a demo has started; others may run beside it."""
+    pattern = rf"--temp-dir=({RAY_TEMP_ROOT / RAY_TEMP_PREFIX}\S+)"
+    (folder,) = {match[1] for command in list_descendants(demo.pid).values() if (match := re.search(pattern, command))}
+    return Path(folder)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.thorough)])
 def test_stopped_demo_leaves_nothing_running(tmp_path, signal_number, start_demo):
-    before = list_ray_folders()
     demo = start_demo(tmp_path / "demo")
     assert demo.stdout.readline().startswith("[1/5]")  # Ray is running, and the sweep begins
     wait_until(lambda: len(find_descendants(demo.pid)) > 8)
-    descendants = find_descendants(demo.pid)
+    descendants, ray_folder = find_descendants(demo.pid), find_ray_folder(demo)
     demo.send_signal(signal_number)
     if signal_number == signal.SIGINT:
         time.sleep(0.5)  # then again, as an impatient user does
         demo.send_signal(signal_number)
-    _, stderr = demo.communicate(timeout=60)
-    wait_until(lambda: not any(map(is_alive, descendants)), 60)
+    _, stderr = demo.communicate(timeout=PATIENCE_SECONDS)
+    wait_until(lambda: not any(map(is_alive, descendants)), PATIENCE_SECONDS)
     if signal_number == signal.SIGKILL:  # a killed demo cannot remove its folder
-        for folder in list_ray_folders() - before:
-            shutil.rmtree(folder)
+        shutil.rmtree(ray_folder)
         return
     assert demo.returncode == 143
     assert "nothing is left running" in stderr
-    assert list_ray_folders() == before
+    assert not ray_folder.exists()
 
 
 def test_foreign_folder_is_refused_and_unchanged(tmp_path, start_demo):
     (tmp_path / "mine").write_text("dear to me")
     (tmp_path / "story.json").write_text('{"chapters": "of a novel"}')
     demo = start_demo(tmp_path)
-    _, stderr = demo.communicate(timeout=60)
+    _, stderr = demo.communicate(timeout=PATIENCE_SECONDS)
     assert demo.returncode == 2
     assert "choose another" in stderr and len(stderr.strip().splitlines()) == 1
     assert (tmp_path / "mine").read_text() == "dear to me"
@@ -71,7 +74,7 @@ def test_second_demo_in_the_same_folder_is_refused(tmp_path, start_demo):
     DemoStory.empty().write(tmp_path)
     with lock_folder(tmp_path):
         demo = start_demo(tmp_path)
-        _, stderr = demo.communicate(timeout=60)
+        _, stderr = demo.communicate(timeout=PATIENCE_SECONDS)
     assert demo.returncode == 2
     assert "another command" in stderr
     assert DemoStory.read(tmp_path) == DemoStory.empty()

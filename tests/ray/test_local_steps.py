@@ -12,7 +12,7 @@ from equipoise.config import TrainConfig
 from equipoise.runs.record import Record
 from jobs.cluster.processes import wait_until
 from tests.support.gloo import run_with_gloo
-from tests.support.ray_cluster import list_descendants
+from tests.support.ray_cluster import PATIENCE_SECONDS, list_descendants
 from tests.unit.training.test_loop import train_model
 
 OPTIONS = {"workers": 2, "batch_size": 16, "max_examples": 40_000, "target": 2.0, "eval_every": 2000}
@@ -32,7 +32,7 @@ def test_killed_worker_does_not_change_averages_of_weights(cluster, tmp_path):
     ]
     assert len(victims) == 2, process.communicate()
     os.kill(victims[1], signal.SIGKILL)
-    stdout, stderr = process.communicate(timeout=240)
+    stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, stderr
     assert stdout.count("weights and moments of the optimizer are averaged every 16 steps") == 1
     record = Record.from_json(json.loads((out / "record.json").read_text()))

@@ -15,7 +15,7 @@ SCRIPT = ROOT / "tests" / "support" / "sweep_in_notebook.py"
 @pytest.mark.parametrize("trials", [pytest.param("accumulated", marks=pytest.mark.thorough), "real"])
 def test_function_of_the_main_program_is_swept_and_nothing_of_it_is_kept(cluster, tmp_path, trials):
     out = tmp_path / "sweep"
-    result = cluster.run(sys.executable, str(SCRIPT), str(out), trials, timeout=400)
+    result = cluster.run(sys.executable, str(SCRIPT), str(out), trials)
     assert result.returncode == 0, result.stdout + result.stderr
     plan = PlanDocument.read(out / "plan.json")
     last_line = result.stdout.splitlines()[-1]

@@ -12,11 +12,10 @@ from equipoise.config import TrainConfig
 from equipoise.runs.record import Record
 from jobs.cluster.processes import wait_until
 from tests.support.gloo import run_with_gloo
-from tests.support.ray_cluster import list_descendants
+from tests.support.ray_cluster import PATIENCE_SECONDS, list_descendants
 from tests.support.run_observer import read_laps
 from tests.unit.training.test_loop import train_model
 
-PATIENCE_SECONDS = 600  # for each wait: a few seconds of training may take minutes on a machine with other work
 OPTIONS = {"workers": 2, "batch_size": 16, "target": 2.0}
 SHORT, LONG = {"max_examples": 1920, "eval_every": 960}, {"max_examples": 40_000, "eval_every": 2000}
 
@@ -38,7 +37,7 @@ def require_weights_of_steps(out, folder, options):
 
 def test_servers_train_on_a_cluster(cluster, tmp_path):
     out = tmp_path / "run"
-    result = cluster.run(*build_command(cluster, out, servers=1, **OPTIONS, **SHORT), timeout=PATIENCE_SECONDS)
+    result = cluster.run(*build_command(cluster, out, servers=1, **OPTIONS, **SHORT))
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("are on 1 server") == 1
     record = require_weights_of_steps(out, tmp_path, OPTIONS | SHORT)

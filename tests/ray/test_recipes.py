@@ -13,7 +13,7 @@ from equipoise.runs.record import Record
 from equipoise.training.loop import Training
 from jobs.cluster.processes import wait_until
 from tests.support.gloo import run_with_gloo
-from tests.support.ray_cluster import list_descendants
+from tests.support.ray_cluster import PATIENCE_SECONDS, list_descendants
 
 OPTIONS = {"workers": 2, "batch_size": 16, "max_examples": 40_000, "target": 2.0, "eval_every": 2000}
 RECIPES = {"optimizer": "lamb", "mixup": 0.2, "average_weights": 0.99, "grow_batch": "2@1000,4@30000"}
@@ -42,7 +42,7 @@ def test_killed_worker_does_not_change_what_recipes_do(cluster, tmp_path):
     ]
     assert len(victims) == 2, process.communicate()
     os.kill(victims[1], signal.SIGKILL)
-    stdout, stderr = process.communicate(timeout=240)
+    stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, stderr
     assert "the global batch has grown from 64 to 128 examples" in stdout
     assert "32 examples per step at the start and 128 at the end" in stdout

@@ -9,7 +9,7 @@ import tempfile
 import pytest
 
 from jobs.cluster.processes import find_descendants, is_alive, wait_until
-from tests.support.ray_cluster import ROOT
+from tests.support.ray_cluster import PATIENCE_SECONDS, ROOT
 
 SWEEP = ("jobs.sweep", "--workload", "digits", "--workers", "1", "--budget-seconds", "60")
 TRAIN = ("jobs.train", "--workload", "digits")
@@ -41,4 +41,4 @@ def test_signal_ends_a_command_before_it_has_trained(command, line, signal_numbe
     _, errors = process.communicate()
     assert process.returncode == 143
     assert errors.splitlines()[-1].startswith(sentence)
-    wait_until(lambda: not any(map(is_alive, started)), 30)
+    wait_until(lambda: not any(map(is_alive, started)), PATIENCE_SECONDS)

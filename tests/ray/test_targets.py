@@ -19,7 +19,6 @@ def test_trials_run_to_the_harder_target_and_show_when_they_passed_the_easier_on
         *(sys.executable, "-m", "jobs.sweep", "--workload", "tests.support.workloads:with_falling_metric"),
         *("--workers", "1", "--batch-size", "16:64", "--lr", "0.05:0.05", "--target", "0.6", "0.8"),
         *("--eval-every", "64", "--max-examples", "12000", "--exhaustive", "--seeds", "1", "--out", str(out)),
-        timeout=400,
     )
     assert result.returncode in (0, 1), result.stdout + result.stderr  # 1: on a busy machine runs refute their plans
     crossings, hardest = pd.read_csv(out / "targets.csv"), pd.read_csv(out / "statistical.csv")

@@ -16,7 +16,7 @@ from equipoise.training.loop import Training
 from jobs.cluster.processes import wait_until
 from jobs.train import main
 from tests.support.gloo import run_with_gloo
-from tests.support.ray_cluster import list_descendants
+from tests.support.ray_cluster import PATIENCE_SECONDS, list_descendants
 from tests.support.run_observer import print_duration, print_repeated_laps, read_laps
 
 LONG_RUN_FLAGS = ["--workers", 2, "--batch-size", 16, "--max-examples", 40_000, "--target", 2.0, "--eval-every", 2000]
@@ -108,14 +108,14 @@ def list_train_worker_pids(cluster):
 def test_killed_worker_does_not_change_the_weights(cluster, undisturbed_run, tmp_path, capsys):
     out = tmp_path / "run"
     process = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--out", out))
-    wait_until(lambda: has_checkpoint(out) or process.poll() is not None)
+    wait_until(lambda: has_checkpoint(out) or process.poll() is not None, PATIENCE_SECONDS, "a checkpoint")
     victims = list_train_worker_pids(cluster)
     assert len(victims) == 2, process.communicate()
     os.kill(victims[1], signal.SIGKILL)
     before = read_laps(out)
     with print_duration("worker killed: next lap", capsys):
-        wait_until(lambda: process.poll() is not None or len(read_laps(out)) > len(before), 120, "a lap")
-    _, stderr = process.communicate(timeout=240)
+        wait_until(lambda: process.poll() is not None or len(read_laps(out)) > len(before), PATIENCE_SECONDS, "a lap")
+    _, stderr = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, stderr
     assert victims[1] not in list_descendants(cluster.head_pid)
     print_repeated_laps(before, read_laps(out), capsys)
@@ -128,11 +128,11 @@ def test_killed_worker_does_not_change_the_weights(cluster, undisturbed_run, tmp
 def test_killed_worker_does_not_change_how_gradients_are_summed(cluster, undisturbed_run, tmp_path, all_reduce):
     out = tmp_path / "run"
     process = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--all-reduce", all_reduce, "--out", out))
-    wait_until(lambda: has_checkpoint(out) or process.poll() is not None)
+    wait_until(lambda: has_checkpoint(out) or process.poll() is not None, PATIENCE_SECONDS, "a checkpoint")
     victims = list_train_worker_pids(cluster)
     assert len(victims) == 2, process.communicate()
     os.kill(victims[1], signal.SIGKILL)
-    stdout, stderr = process.communicate(timeout=240)
+    stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, stderr
     laps = read_record(out).laps
     assert len({lap.all_reduce for lap in laps}) == 1 and all(lap.sent_bytes and lap.rounds for lap in laps)
@@ -150,7 +150,7 @@ def test_killed_worker_does_not_change_how_gradients_are_summed(cluster, undistu
 def test_killed_and_resubmitted_job_does_not_change_the_weights(cluster, undisturbed_run, tmp_path, capsys):
     out = tmp_path / "run"
     process = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--out", out))
-    wait_until(lambda: has_checkpoint(out) or process.poll() is not None)
+    wait_until(lambda: has_checkpoint(out) or process.poll() is not None, PATIENCE_SECONDS, "a checkpoint")
     os.killpg(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not (out / "record.json").exists()
@@ -159,8 +159,8 @@ def test_killed_and_resubmitted_job_does_not_change_the_weights(cluster, undistu
     before = read_laps(out)
     resumed = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--out", out))
     with print_duration("the same command: next lap", capsys):
-        wait_until(lambda: resumed.poll() is not None or len(read_laps(out)) > len(before), 120, "a lap")
-    _, stderr = resumed.communicate(timeout=240)
+        wait_until(lambda: resumed.poll() is not None or len(read_laps(out)) > len(before), PATIENCE_SECONDS, "a lap")
+    _, stderr = resumed.communicate(timeout=PATIENCE_SECONDS)
     assert resumed.returncode == 0, stderr
     print_repeated_laps(before, read_laps(out), capsys)
     assert are_weights_equal(load_weights(out), load_weights(undisturbed_run))
@@ -169,9 +169,9 @@ def test_killed_and_resubmitted_job_does_not_change_the_weights(cluster, undistu
 def test_sigterm_leaves_a_checkpoint_and_tells_how_to_resume(cluster, tmp_path):
     out = tmp_path / "run"
     process = cluster.start(*cluster.build_train_command(*LONG_RUN_FLAGS, "--out", out))
-    wait_until(lambda: len(read_laps(out)) >= 2 or process.poll() is not None)
+    wait_until(lambda: len(read_laps(out)) >= 2 or process.poll() is not None, PATIENCE_SECONDS, "laps")
     process.send_signal(signal.SIGTERM)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 143, stderr
     assert "the same command resumes" in stdout
     assert has_checkpoint(out)
@@ -225,7 +225,7 @@ def test_run_that_stops_early_leaves_its_best_weights_and_is_tracked(cluster, tm
 )
 def test_more_workers_than_the_cluster_can_hold_are_refused_at_once(cluster, tmp_path, arguments, sentence):
     out = tmp_path / "run"
-    result = cluster.run(*cluster.build_train_command("--out", out, *arguments), timeout=60)
+    result = cluster.run(*cluster.build_train_command("--out", out, *arguments))
     assert result.returncode == 2
     assert sentence in result.stderr
     assert result.stderr.count("\n") == 1

@@ -13,11 +13,10 @@ from equipoise.runs.folder import read_record
 from equipoise.training.loop import Training
 from jobs.cluster.processes import wait_until
 from tests.support.gloo import run_with_gloo
-from tests.support.ray_cluster import list_descendants
+from tests.support.ray_cluster import PATIENCE_SECONDS, list_descendants
 from tests.support.run_observer import read_laps
 from tests.support.sharded_runs import largest_difference
 
-PATIENCE_SECONDS = 600  # for each wait: a few seconds of training may take minutes on a machine with other work
 OPTIONS = {
     "workers": 2,
     "batch_size": 16,
@@ -91,10 +90,10 @@ def test_stopped_run_goes_on_with_another_sharding(cluster, tmp_path):
     _, stderr = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == STOPPED, stderr
     before = read_laps(out)
-    resumed = cluster.run(*build_command(cluster, "pipeline:2", out), timeout=PATIENCE_SECONDS)
+    resumed = cluster.run(*build_command(cluster, "pipeline:2", out))
     assert resumed.returncode == 0 and f"resuming after step {before[-1]['step']}" in resumed.stdout, resumed
     assert read_laps(out)[: len(before)] == before
-    finished = cluster.run(*build_command(cluster, "none", out), timeout=PATIENCE_SECONDS)
+    finished = cluster.run(*build_command(cluster, "none", out))
     assert finished.returncode == 0 and "nothing to do" in finished.stdout, finished
     undisturbed, _ = run_with_gloo(2, tmp_path, train_undisturbed, TrainConfig(workload="digits", **OPTIONS))[0]
     assert largest_difference(load_file(out / "model.safetensors"), undisturbed, "") < 1e-12

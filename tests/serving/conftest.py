@@ -17,11 +17,13 @@ from equipoise.training.loop import Training
 from equipoise.workloads import load_workload
 from jobs.cluster.processes import find_free_ports, wait_until
 from tests.support.bundles import publish_run, train_short_run, train_table, write_run_folder
-from tests.support.ray_cluster import list_descendants
+from tests.support.ray_cluster import PATIENCE_SECONDS, list_descendants
+from tests.support.shared_folders import make_once
 from tests.support.tables import friedman_table, mixed_table
 from tests.support.webhook import start_webhook
 
 FRIEDMAN_COLUMNS = ["x1", "x2", "x3", "x4", "x5", "y"]
+SEEDS = (0, 1)
 SERVING_TESTS = Path(__file__).parent
 SERVE_COMMAND = str(Path(sys.executable).with_name("serve"))
 
@@ -62,10 +64,13 @@ class Service:
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory):
     """Two bundles of the digits model, trained from different seeds."""
-    folder = tmp_path_factory.mktemp("bundles")
-    return [
-        publish_run(train_short_run(folder / f"run-{seed}", seed=seed), folder / f"digits-{seed}") for seed in (0, 1)
-    ]
+
+    def publish(folder):
+        for seed in SEEDS:
+            publish_run(train_short_run(folder / f"run-{seed}", seed=seed), folder / f"digits-{seed}")
+
+    folder = make_once(tmp_path_factory, "two-digits", publish)
+    return [folder / f"digits-{seed}" for seed in SEEDS]
 
 
 @pytest.fixture(scope="session")
@@ -132,7 +137,12 @@ def service(service_slot, cluster, bundles, tmp_path_factory):
 @pytest.fixture(scope="session")
 def kind_bundles(bundles, tmp_path_factory):
     """Folders of bundles of all kinds of data by the names of their models; each is trained for seconds."""
-    folder = tmp_path_factory.mktemp("kinds")
+    folder = make_once(tmp_path_factory, "kinds", publish_kinds)
+    return {"digits": bundles[0]} | {name: folder / f"{name}-bundle" for name in ("friedman", "grades", "plays")}
+
+
+def publish_kinds(folder):
+    """Train a model of each kind of data that is no image, and publish it with a drift profile."""
     language = Training(TrainConfig(workload="text", model="gpt:1x16", batch_size=16, max_examples=960))
     for _ in language.laps():
         pass
@@ -141,9 +151,8 @@ def kind_bundles(bundles, tmp_path_factory):
         "grades": train_table(folder / "grades", mixed_table(400), "grade", examples=480),
         "plays": write_run_folder(language, folder / "plays"),
     }
-    return {"digits": bundles[0]} | {
-        name: publish_run(run, folder / f"{name}-bundle", drift=True) for name, run in runs.items()
-    }
+    for name, run in runs.items():
+        publish_run(run, folder / f"{name}-bundle", drift=True)
 
 
 @pytest.fixture(scope="session")
@@ -176,7 +185,7 @@ def start_mixed_service(cluster, kind_bundles, webhook_port, folder):
         except OSError:
             return False
 
-    wait_until(is_ready, 120)
+    wait_until(is_ready, PATIENCE_SECONDS)
     yield service
     cluster.shut_down_serve()
 
@@ -200,11 +209,11 @@ def start_service(cluster, bundles, log, *extra_arguments):
             connection.close()
 
     try:
-        wait_until(is_ready, 120)
+        wait_until(is_ready, PATIENCE_SECONDS)
     except TimeoutError:
         raise AssertionError(log.read_text()) from None
     (replica_pid,) = [pid for pid, command in list_descendants(cluster.head_pid).items() if "ServeReplica" in command]
     yield Service(port, bundles[0], replica_pid, bundles[-1], log)
     cluster.shut_down_serve()
     process.terminate()
-    process.wait(timeout=60)
+    process.wait(timeout=PATIENCE_SECONDS)

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 
 from jobs.cluster.processes import find_free_ports, wait_until
+from tests.support.ray_cluster import PATIENCE_SECONDS
 
 API_KEY, MAX_WAITING = "open-sesame", 2
 
@@ -104,7 +105,7 @@ def secured_service(service_slot, cluster, bundles, tmp_path_factory):
         except OSError:
             return False
 
-    wait_until(is_ready, 120)
+    wait_until(is_ready, PATIENCE_SECONDS)
     yield service
     cluster.shut_down_serve()
 
@@ -166,10 +167,10 @@ def test_bundle_is_reloaded_when_its_link_changes(secured_service, bundles, tmp_
         (tmp_path / "link").rename(secured_service.bundle_link)
 
     point_link_to(bundles[1])
-    wait_until(lambda: secured_service.read_version("watched") != before, 30)
+    wait_until(lambda: secured_service.read_version("watched") != before, PATIENCE_SECONDS)
     point_link_to(tmp_path)  # not a bundle: the loaded one keeps answering
     point_link_to(bundles[0])
-    wait_until(lambda: secured_service.read_version("watched") == before, 30)
+    wait_until(lambda: secured_service.read_version("watched") == before, PATIENCE_SECONDS)
 
 
 def test_requests_beyond_full_queue_get_429_and_retry_after(secured_service):

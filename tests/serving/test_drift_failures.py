@@ -21,7 +21,7 @@ from equipoise.drift.corruptions import blur_images
 from equipoise.drift.profiling.build_profile import LabelledOutputs, build_profile_arrays
 from jobs.cluster.processes import find_free_ports, wait_until
 from tests.serving.conftest import Service
-from tests.support.ray_cluster import list_descendants
+from tests.support.ray_cluster import PATIENCE_SECONDS, list_descendants
 
 NUM_CLIENTS, NUM_REQUESTS, REPORT_SECONDS = 4, 1200, 0.2
 
@@ -84,10 +84,10 @@ def deploy_service(cluster, bundles, capture_folder, folder):
     application = {"name": "hurt", "route_prefix": "/", "import_path": "services.app:build", "args": arguments}
     cluster.deploy({"proxy_location": "Disabled", "applications": [application]})
     service = Service(port, bundles["digits"], 0, bundles["digits"], folder / "log")
-    wait_until(lambda: len(list_replica_pids(cluster)) == 2 and is_ready(service), 120)
+    wait_until(lambda: len(list_replica_pids(cluster)) == 2 and is_ready(service), PATIENCE_SECONDS)
     yield service
     cluster.shut_down_serve()
-    wait_until(lambda: not list_replica_pids(cluster), 60)
+    wait_until(lambda: not list_replica_pids(cluster), PATIENCE_SECONDS)
 
 
 def is_ready(service):
@@ -150,11 +150,11 @@ def test_killed_replica_loses_only_unreported_images_and_is_reported(faulty_serv
     images = digit_images[np.random.default_rng(1).integers(0, len(digit_images), NUM_REQUESTS)]
     with ThreadPoolExecutor(1) as executor:
         sending = executor.submit(predict_images, faulty_service, images)
-        wait_until(lambda: read_verdict(faulty_service).get("images", 0) > NUM_REQUESTS / 4, 60)
+        wait_until(lambda: read_verdict(faulty_service).get("images", 0) > NUM_REQUESTS / 4, PATIENCE_SECONDS)
         killed_at = time.monotonic()
         os.kill(list_replica_pids(cluster)[0], signal.SIGKILL)
         answer_times = sending.result()
-    wait_until(lambda: read_verdict(faulty_service)["ticks"]["lost"], 60)
+    wait_until(lambda: read_verdict(faulty_service)["ticks"]["lost"], PATIENCE_SECONDS)
     verdict = read_verdict(faulty_service)
     in_flight = sum(
         killed_at - 5 * REPORT_SECONDS < answered_at < killed_at + REPORT_SECONDS for answered_at in answer_times
@@ -164,7 +164,9 @@ def test_killed_replica_loses_only_unreported_images_and_is_reported(faulty_serv
     events = faulty_service.request_json("GET", "/drift/history?model=digits")["events"]
     assert "replica lost" in [event["event"] for event in events]
     predict_images(faulty_service, blur_images(images[:300], 0.8))
-    verdict = wait_until(lambda: (current := read_verdict(faulty_service))["state"] == "drift" and current, 30)
+    verdict = wait_until(
+        lambda: (current := read_verdict(faulty_service))["state"] == "drift" and current, PATIENCE_SECONDS
+    )
     assert verdict["cause"] == "blur"
 
 

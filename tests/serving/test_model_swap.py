@@ -14,7 +14,7 @@ from PIL import Image
 from equipoise.bundle.bundle import load_bundle
 from jobs.cluster.processes import find_free_ports, wait_until
 from tests.serving.load import LoadGenerator
-from tests.support.ray_cluster import list_descendants
+from tests.support.ray_cluster import PATIENCE_SECONDS, list_descendants
 
 NUM_SWAPS = 20
 
@@ -74,12 +74,12 @@ def test_twenty_swaps_under_load_lose_and_mix_no_requests(deployment, bundles, e
     deploy_bundle, read_versions, _, port = deployment
     versions = list(expected_scores)
     deploy_bundle(bundles[0], 2)
-    wait_until(lambda: read_versions() == {versions[0]}, 120)
+    wait_until(lambda: read_versions() == {versions[0]}, PATIENCE_SECONDS)
     load = LoadGenerator(port, image_png)
     with load.run_clients():
         for swap in range(NUM_SWAPS):
             deploy_bundle(bundles[(swap + 1) % 2], 2)
-            wait_until(lambda swap=swap: read_versions() == {versions[(swap + 1) % 2]}, 60)
+            wait_until(lambda swap=swap: read_versions() == {versions[(swap + 1) % 2]}, PATIENCE_SECONDS)
     assert load.failures == []
     assert {version for version, _ in load.replies} == set(versions)
     for version, score in load.replies:
@@ -89,16 +89,17 @@ def test_twenty_swaps_under_load_lose_and_mix_no_requests(deployment, bundles, e
 def test_killed_replica_fails_no_request(cluster, deployment, bundles, expected_scores, image_png):
     deploy_bundle, read_versions, _, port = deployment
     deploy_bundle(bundles[0], 2)
-    wait_until(lambda: read_versions() == {next(iter(expected_scores))}, 120)
-    wait_until(lambda: len(list_listening_pids(cluster, port)) == 2, 60)  # a loading replica could not stand in
+    wait_until(lambda: read_versions() == {next(iter(expected_scores))}, PATIENCE_SECONDS)
+    # a replica that is loading could not stand in
+    wait_until(lambda: len(list_listening_pids(cluster, port)) == 2, PATIENCE_SECONDS)
     load = LoadGenerator(port, image_png)
     with load.run_clients():
-        wait_until(lambda: len(load.replies) > 200, 60)
+        wait_until(lambda: len(load.replies) > 200, PATIENCE_SECONDS)
         victim = list_listening_pids(cluster, port)[0]
         os.kill(victim, signal.SIGKILL)
-        wait_until(lambda: len(set(list_listening_pids(cluster, port)) - {victim}) == 2, 60)
+        wait_until(lambda: len(set(list_listening_pids(cluster, port)) - {victim}) == 2, PATIENCE_SECONDS)
         count_before = len(load.replies)
-        wait_until(lambda: len(load.replies) > count_before + 200, 60)
+        wait_until(lambda: len(load.replies) > count_before + 200, PATIENCE_SECONDS)
     assert load.failures == []
 
 
@@ -106,7 +107,7 @@ def test_bundle_that_cannot_be_loaded_leaves_the_current_one(deployment, bundles
     deploy_bundle, read_versions, read_models, _ = deployment
     before = read_versions()
     deploy_bundle(tmp_path / "none", 2)
-    wait_until(lambda: all("none" in str(reply["not_loaded"]) for reply in read_models()), 60)
+    wait_until(lambda: all("none" in str(reply["not_loaded"]) for reply in read_models()), PATIENCE_SECONDS)
     assert read_versions() == before
 
 
@@ -116,15 +117,15 @@ def test_number_of_replicas_follows_the_load(cluster, deployment, bundles):
     timing = {"metrics_interval_s": 0.5, "look_back_period_s": 2, "upscale_delay_s": 1, "downscale_delay_s": 1}
     policy = {"policy_function": "services.scaling:policy"}
     deploy_bundle(bundles[0], {"min_replicas": 1, "max_replicas": 2, "policy": policy} | timing)
-    wait_until(lambda: None not in read_versions() and len(list_replica_pids(cluster)) == 1, 120)
+    wait_until(lambda: None not in read_versions() and len(list_replica_pids(cluster)) == 1, PATIENCE_SECONDS)
     large_png = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (900, 900)).astype(np.uint8)).save(large_png, "PNG")
     load = LoadGenerator(port, large_png.getvalue())
     with load.run_clients():
-        wait_until(lambda: len(list_replica_pids(cluster)) == 2, 120)
-        wait_until(lambda: None not in read_versions(), 60)
+        wait_until(lambda: len(list_replica_pids(cluster)) == 2, PATIENCE_SECONDS)
+        wait_until(lambda: None not in read_versions(), PATIENCE_SECONDS)
         load.pause_seconds = 0.2
-        wait_until(lambda: len(list_replica_pids(cluster)) == 1, 120)
+        wait_until(lambda: len(list_replica_pids(cluster)) == 1, PATIENCE_SECONDS)
     assert load.failures == []
 
 

@@ -9,6 +9,7 @@ import pytest
 from equipoise.storage.atomic import write_json
 from jobs.cluster.processes import find_free_ports, wait_until
 from tests.serving.conftest import SERVE_COMMAND
+from tests.support.ray_cluster import PATIENCE_SECONDS
 from tests.support.sweep_folders import write_sweep_folder, write_system_csv
 from tests.unit.dashboards.test_training_run import record
 
@@ -33,15 +34,15 @@ def port(service_slot, cluster, runs_folder, tmp_path_factory):
         SERVE_COMMAND, "run", "services.pages:build", f"runs={runs_folder}", f"port={port}", log=log
     )
     try:
-        wait_until(lambda: process.poll() is None and is_live(port), 60)
+        wait_until(lambda: process.poll() is None and is_live(port), PATIENCE_SECONDS)
         assert f"will answer at http://127.0.0.1:{port}/" in log.read_text()
-        wait_until(lambda: f"\nanswers at http://127.0.0.1:{port}/ until Ctrl-C" in log.read_text(), 60)
+        wait_until(lambda: f"\nanswers at http://127.0.0.1:{port}/ until Ctrl-C" in log.read_text(), PATIENCE_SECONDS)
         assert f"is ready at http://127.0.0.1:{port}/." in log.read_text()
         yield port
     finally:
         cluster.shut_down_serve()
         process.terminate()
-        process.wait(timeout=60)
+        process.wait(timeout=PATIENCE_SECONDS)
 
 
 def is_live(port):

@@ -62,6 +62,17 @@ def browser(engine):
     assert browser.errors == []
 
 
+@contextmanager
+def open_camera_context(browser: Browser, **options: Any):
+    """Open a context of a browser of its own whose camera films a test picture that moves; close both at the end."""
+    flags = ("--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+    with (
+        browser.engine.browser_type.launch(executable_path=shutil.which("chromium"), args=flags) as engine,
+        engine.new_context(permissions=["camera"], **options) as context,
+    ):
+        yield context
+
+
 def read_panel_traces(page: Page, panel: str) -> list[Any]:
     """Return name and number of points of each trace of a panel, as the browser has drawn them."""
     script = """name => document.getElementById(name)._fullData.map(trace => [trace.name, trace.x.length])"""

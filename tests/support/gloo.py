@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch", "numpy", "equipoise.training.loop"])
+_context.set_forkserver_preload(["torch", "numpy", "pytest", "equipoise.training.loop"])
 
 
 def run_with_gloo(workers: int, folder: Path, function: Callable[..., Any], *args: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from jobs.cluster.private_ray import PrivateRay, start_private_ray
 from jobs.cluster.processes import find_process_tree
 
 ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 600  # for each wait: a few seconds of training may take minutes on a machine with other work
 
 
 @dataclass
@@ -27,7 +28,9 @@ class Cluster(PrivateRay):
         """Start a command in `cwd`, by default the root of the project."""
         return super().start_command(*command, log=log, cwd=cwd or ROOT)
 
-    def run(self, *arguments: str, timeout: float = 180, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, timeout: float = PATIENCE_SECONDS, cwd: Path = ROOT
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end and return its exit status and output."""
         process = self.start(*arguments, cwd=cwd)
         out, err = process.communicate(timeout=timeout)
@@ -47,7 +50,7 @@ class Cluster(PrivateRay):
 
     def _send_to_serve(self, method: str, body: bytes | None = None) -> None:
         address = urlsplit(self.environment["RAY_API_SERVER_ADDRESS"])
-        connection = HTTPConnection(str(address.hostname), address.port, timeout=60)
+        connection = HTTPConnection(str(address.hostname), address.port, timeout=PATIENCE_SECONDS)
         connection.request(method, "/api/serve/applications/", body, {"Content-Type": "application/json"})
         reply = connection.getresponse()
         assert reply.status == 200, reply.read()

@@ -22,7 +22,7 @@ class NamedCurve(NamedTuple):
 
     @property
     def axes(self) -> tuple[str, str]:
-        """Titles of both axes."""
+        """Titles of the x and the y axis."""
         return self.curve["across"], self.curve["up"]
 
 

@@ -45,12 +45,12 @@ async function answerFile(file) {
   stopCamera();
   byId("state").textContent = `Reading ${file.name}.`;
   const reply = await askWorker({ file });
-  if (reply.id !== sent) return; // a later picture is under way
-  if (reply.error) showError(reply.error);
-  else showReply(reply);
+  showReply(reply, () => reply.id === sent);
 }
 
-function showReply({ answer, picture }) {
+function showReply({ answer, picture, error }, isWanted) { // nobody wants it once a later picture is under way
+  if (!isWanted()) return picture?.close();
+  if (error) return showError(error);
   if (shown) shown.picture.close();
   shown = { answer, picture };
   drawShown();
@@ -84,9 +84,7 @@ async function startCamera() {
   byId("camera").textContent = "Stop the camera";
   const own = camera;
   while (camera === own) {
-    const reply = await askWorker({ bitmap: await createImageBitmap(byId("video")) });
-    if (camera === own && reply.error) showError(reply.error);
-    else if (camera === own) showReply(reply);
+    showReply(await askWorker({ bitmap: await createImageBitmap(byId("video")) }), () => camera === own);
   }
 }
 

@@ -1,8 +1,4 @@
-"""Whether two engines find the same boxes: rounding moves a box by a fraction of a pixel, and may swap equal scores.
-
-It may also make a peak of one of two neighbours that are equal, and so insert a box among those with low scores: these
-are not compared.
-"""
+"""Whether two engines find the same boxes: rounding moves a box by a fraction of a pixel, and may swap equal scores."""
 
 from collections.abc import Sequence
 
@@ -17,10 +13,10 @@ MAX_SCORE_DIFFERENCE = 1e-3
 
 
 def compare_boxes(expected: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[float, bool]:
-    """Return the largest relative error of scores that count and of features, and whether the boxes are the same.
+    """Return the largest relative error of scores and features, and whether the boxes are the same.
 
-    Both sequences hold scores (images, boxes) from high to low, boxes (images, boxes, 4), labels and features. Low scores
-    count as equal.
+    Both sequences hold scores (images, boxes) from high to low, boxes (images, boxes, 4), labels and features. Low
+    scores count as equal: where rounding decides which of two is a peak, those behind it take another place.
     """
     error = measure_relative_error(*(part[0].clamp(min=MIN_COMPARED_SCORE) for part in (outputs, expected)))
     if not is_repeated(expected):
@@ -29,7 +25,7 @@ def compare_boxes(expected: Sequence[Tensor], outputs: Sequence[Tensor]) -> tupl
 
 
 def is_repeated(outputs: Sequence[Tensor]) -> bool:
-    """Return whether the features are the scores once more, as those of a model without a last layer for its classes."""
+    """Return whether the features are the scores once more, as of a model without a last layer for its classes."""
     return torch.equal(outputs[0], outputs[-1])
 
 

@@ -4,9 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
-from sklearn.preprocessing import StandardScaler
 
 from equipoise.drift.stats.two_sample_tests import validate_samples
 from equipoise.type_aliases import AnyArray, IntArray
@@ -48,7 +45,7 @@ def estimate_density_ratio(reference_features: AnyArray, window_features: AnyArr
         )
     features = np.concatenate([reference_features, window_features]).astype(np.float64)
     domain = np.repeat([0, 1], [count, other])
-    odds = _out_of_fold_log_odds(StandardScaler().fit_transform(features), domain, seed)
+    odds = _out_of_fold_log_odds(features, domain, seed)
     log_loss = np.logaddexp(0, np.where(domain == 1, -odds, odds)).mean(1)
     best = odds[int(log_loss.argmin()), :count]
     return ImportanceWeights(np.exp(np.clip(best, -MAX_ABS_LOG_ODDS, MAX_ABS_LOG_ODDS)) * count / other)
@@ -56,6 +53,11 @@ def estimate_density_ratio(reference_features: AnyArray, window_features: AnyArr
 
 def _out_of_fold_log_odds(features: AnyArray, domain: IntArray, seed: int) -> NDArray[np.float64]:
     """Return (regularizations, examples): log odds of the window, from classifiers that have not seen the example."""
+    from sklearn.linear_model import LogisticRegression  # services, which weight nothing, start sooner without these
+    from sklearn.model_selection import StratifiedKFold
+    from sklearn.preprocessing import StandardScaler
+
+    features = StandardScaler().fit_transform(features)
     odds = np.zeros((len(INVERSE_REGULARIZATIONS), len(domain)))
     for seen, unseen in StratifiedKFold(FOLD_COUNT, shuffle=True, random_state=seed).split(features, domain):
         for row, strength in enumerate(INVERSE_REGULARIZATIONS):

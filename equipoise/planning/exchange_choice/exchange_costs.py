@@ -99,7 +99,7 @@ class ExchangeCosts:
         """
         method = parse_exchange(name)
         parameters = self._replace_links(network)
-        compute, full = compute_and_exchange_seconds(self.fit.form, parameters, settings)  # type: ignore[arg-type]
+        compute, full = compute_and_exchange_seconds(self.fit.form, parameters, settings)
         # what the measurement of a setting says beyond the fit holds for all that happens there
         correction = self.fit.shrunk_seconds(settings) / self.fit.fitted_seconds(settings)
         if method.is_exact:
@@ -107,7 +107,7 @@ class ExchangeCosts:
         if method.has_store:
             seconds = store_step_seconds(method, settings, compute, parameters, self.store, correction)
             return np.asarray(seconds * self._step_ratio(method))
-        _, delays = compute_and_exchange_seconds(self.fit.form, parameters, settings, 0.0)  # type: ignore[arg-type]
+        _, delays = compute_and_exchange_seconds(self.fit.form, parameters, settings, 0.0)
         shape = self._exchange_shape(method, settings)
         exchange = shape.rounds * delays + shape.bytes * (full - delays)
         encode = self.encode_seconds.get(method.compression, 0.0)

@@ -32,6 +32,7 @@ from equipoise.planning.exchanges.predict_exchanges import (
     predict_exchanges,
 )
 from equipoise.planning.memory.memory_verdicts import add_memory_verdicts, list_excess_candidates
+from equipoise.planning.replanning.fit_memory import digest_table, recall_result
 
 NUMBER_COLUMNS = ("bits_per_second", "sent_bytes", "encode_seconds")
 PREDICTION_REMEDY = (
@@ -208,7 +209,10 @@ def add_predictions(
     rates = list(dict.fromkeys(wanted.rates)) or list_rates(rows)
     measured = set(list_settings(rows))
     shapes = {ClusterSetting(*shape, int(batch)) for shape in request.cluster_shapes for batch in rows.batch.unique()}
-    others, gaps = predict_exchanges(predictor, sorted(measured | shapes), names, rates)
+    settings = sorted(measured | shapes)
+    memory = request.memory if predictor.composer is None else None
+    key = ("exchanges", digest_table(rows), *settings, *names, *rates) if memory else ()
+    others, gaps = recall_result(memory, key, (), lambda: predict_exchanges(predictor, settings, names, rates))
     if (wanted.names or wanted.rates) and not others:
         require_known_exchanges(names, rows)
         raise EquipoiseError("measurements-missing", f"cannot predict any exchange: {gaps[0]}", PREDICTION_REMEDY)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from equipoise.formatting import format_number, pluralize
 from equipoise.planning.examples_to_target import ExamplesCurve, fit_examples_curve
@@ -133,7 +133,7 @@ def compare_pairs(
     ratios = SettingRuns((pairs.examples / pairs.examples_plain).to_numpy(float), np.ones(len(pairs), bool))
     spread, freedom = pool_pair_scatter(ratios, noise)
     mean = float(ratios.reached_log_examples.mean())
-    reach = spread / np.sqrt(len(pairs)) * float(student_t.ppf(INTERVAL_QUANTILES[1], freedom))
+    reach = spread / np.sqrt(len(pairs)) * float(stdtrit(freedom, INTERVAL_QUANTILES[1]))
     low, high = np.exp(np.clip([mean - reach, mean + reach], -MAX_LOG_RATIO, MAX_LOG_RATIO))
     return to_interval((float(np.exp(mean)), float(low), float(high))), len(pairs)
 

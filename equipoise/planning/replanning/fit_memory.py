@@ -1,7 +1,7 @@
 """Memory of fits and settings, so that a plan within other limits is built without fitting the same tables again.
 
-Fits take a second, everything else of a plan some milliseconds. A fit is told by the contents of its tables, what is
-built from fits by these objects.
+Fits take a second, everything else of a plan some milliseconds. A fit is found again by the contents of its tables,
+and what is built from fits by these objects.
 """
 
 import hashlib

@@ -6,7 +6,7 @@ The sweep writes it whenever a trial begins or ends; its page reads it.
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -26,8 +26,11 @@ class SearchedTrial:
     """Trial that runs or may come next, with the reason for it."""
 
     global_batch: Count
+    """examples per step"""
     lr: LearningRate
+    """learning rate"""
     seed: NonNegativeCount
+    """seed of the run"""
     stage: SearchStage
     """part of the search that suggests it"""
 
@@ -37,7 +40,9 @@ class SettingStanding:
     """Setting that was tried, with its expected time to the target."""
 
     global_batch: Count
+    """examples per step"""
     lr: LearningRate
+    """learning rate"""
     seeds: NonNegativeCount
     """runs with it"""
     seconds: NonNegativeNumber | None
@@ -50,15 +55,18 @@ class SettingStanding:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchProgress:
-    """Progress of a search."""
+    """Progress of the search of a sweep."""
 
     finished: NonNegativeCount
     """trials that ended"""
     running: tuple[SearchedTrial, ...]
+    """trials in progress"""
     next_trials: tuple[SearchedTrial, ...]
     """trials that come next, unless a running one changes that"""
     standings: tuple[SettingStanding, ...]
     """best settings so far, the fastest first"""
+    schema: Literal[1] = 1
+    """version of the format"""
 
     @property
     def rivals(self) -> tuple[SettingStanding, ...]:

@@ -37,7 +37,10 @@ def build_initial_model(config: TrainConfig, workload: Workload) -> InitialModel
         model = workload.model()
         if (pretrained := load_pretrained(config, workload)) is None:
             return InitialModel(model=model)
-        reused = initialize_from_pretrained(model, pretrained, list(workload.classes), config.reuse_head)
+        classes = list(workload.classes)
+        reused = initialize_from_pretrained(
+            model, pretrained, classes, config.reuse_head, workload.has_independent_classes
+        )
         if config.lora_rank:
             add_adapters(model, config.lora_rank, pretrained.new_names)
     return InitialModel(model=model, pretrained=pretrained, reused_classes=tuple(reused))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from equipoise.errors import EquipoiseError
-from equipoise.images.augment import Augment
+from equipoise.images.augment import Augment, draw_uniforms
 from equipoise.type_aliases import FloatArray
 
 MIN_SIDE_PIXELS = 1.0  # of what is left of a box
@@ -34,9 +34,10 @@ class BoxAugment:
     ) -> tuple[Tensor, Tensor]:
         """Augment uint8 pictures (n, channels, height, width) and boxes (n, boxes, 6) of class, x, y, width, height."""
         height, width = images.shape[2:]
-        matrices = self.pictures.pixel_matrices(seed, epochs, examples, (width, height))
+        draws = draw_uniforms(seed, epochs, examples)
+        matrices = self.pictures.pixel_matrices(draws, (width, height))
         moved = move_boxes(targets.cpu().numpy().astype(np.float64), matrices, (width, height), self.min_visible)
-        new_images = self.pictures.augment_images(images, seed, epochs, examples)
+        new_images = self.pictures.apply_draws(images, draws)
         return new_images, torch.from_numpy(moved).to(targets)
 
 

@@ -57,6 +57,7 @@ def boxes(config: TrainConfig) -> BoxWorkload:
         test=splits["test"],
         model=detector.build,
         loss=detector.loss,
+        has_independent_classes=detector.has_independent_classes,
         target=TARGET_PRECISION,
         mean=detector.mean,
         std=detector.std,

@@ -35,6 +35,8 @@ class Detector:
     loss: Callable[[Any, Tensor], Tensor] = center_loss
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
+    has_independent_classes: bool = False
+    """whether the score of a class does not depend on those of others"""
 
 
 def find_detector(name: str | None, num_classes: int, image_size: int) -> Detector:
@@ -42,7 +44,7 @@ def find_detector(name: str | None, num_classes: int, image_size: int) -> Detect
     if match := CENTER_NAME.fullmatch(name or "center"):
         blocks, width = int(match[1] or DEFAULT_BLOCKS), int(match[2] or DEFAULT_WIDTH)
         require_center_size(blocks, width)
-        return Detector(partial(CenterModel, num_classes, width, blocks))
+        return Detector(partial(CenterModel, num_classes, width, blocks), has_independent_classes=True)
     known = list_torchvision_detectors()
     if name not in known:
         similar = "".join(f"did you mean {match}? " for match in get_close_matches(str(name), ["center", *known], 1))

@@ -48,6 +48,7 @@ def shelf(config: TrainConfig) -> BoxWorkload:
         test=splits["test"],
         model=detector.build,
         loss=detector.loss,
+        has_independent_classes=detector.has_independent_classes,
         target=TARGET_PRECISION,
         mean=detector.mean,
         std=detector.std,

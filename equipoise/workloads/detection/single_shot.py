@@ -26,7 +26,8 @@ def find_default_boxes(detector: Any) -> Tensor:
         grids = [[*features.shape[-2:]] for features in maps]
         centres = detector.anchor_generator._grid_default_boxes(grids, [height, width], weight.dtype).to(weight.device)
     middle, half = centres[:, :2], centres[:, 2:] / 2
-    return torch.cat([middle - half, middle + half], 1) * centres.new_tensor([width, height] * 2)
+    corners: Tensor = torch.cat([middle - half, middle + half], 1) * centres.new_tensor([width, height] * 2)
+    return corners
 
 
 def find_with_ssd(detector: Any, default_boxes: Tensor, pictures: Tensor) -> Tensor:

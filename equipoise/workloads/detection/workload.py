@@ -37,6 +37,8 @@ class BoxWorkload(Workload):
     """maps (outputs, boxes) to the mean loss of a batch"""
     metric: Callable[[Any, Any], Tensor] = box_rows
     """maps (outputs, boxes) to one row per example, which says which answers are right"""
+    metric_name: str = "mAP"
+    has_independent_classes: bool = True
     score: Callable[[Tensor], float] | None = coco_precision
     """maps the rows of a split to COCO's mean average precision"""
     false_alarm_split: Split | None = None

@@ -1,9 +1,9 @@
 """Folder of a page that runs a model: any web server for files serves it, without a network behind it."""
 
-import importlib.util
 import shutil
+from importlib.metadata import distribution
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dashboards.page import load_templates
 from equipoise.bundle.folder import ONNX_FILE
@@ -43,7 +43,7 @@ def write_page_assets(folder: Path, page: PageManifest, facts: dict[str, str]) -
     templates = load_templates()
     html = templates.get_template(f"model_page/{PAGE_FILE}").render(manifest=page, facts=facts)
     (folder / PAGE_FILE).write_text(html, encoding="utf-8")
-    asset = templates.globals["asset"]
+    asset: Any = templates.globals["asset"]
     for name in SHARED_ASSETS:
         (folder / name).write_text(asset(name), encoding="utf-8")
     for name in PAGE_SCRIPTS:
@@ -55,10 +55,8 @@ def copy_runtime(runtime: Path, folder: Path) -> None:
     folder.mkdir()
     for name in RUNTIME_SHA256:
         shutil.copyfile(runtime / name, folder / name)
-    spec = importlib.util.find_spec("onnxruntime")
-    for package in spec.submodule_search_locations or () if spec else ():
-        for name in LICENCE_FILES:
-            shutil.copyfile(Path(package, name), folder / name)
+    for name in LICENCE_FILES:
+        shutil.copyfile(str(distribution("onnxruntime").locate_file(f"onnxruntime/{name}")), folder / name)
 
 
 def list_model_facts(manifest: Manifest) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What a page needs to know of the model that it runs: classes, how pictures become its input, and what counts."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -12,6 +12,8 @@ from equipoise.images.decode import PILLOW_MODES
 from equipoise.images.letterbox import FILL_COLOR
 from equipoise.images.pixel_depth import MAX_DECODED_PIXELS
 from equipoise.type_aliases import JsonObject
+
+PAGE_SCHEMA: Final = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,7 @@ class PageInput:
 class PageManifest:
     """Contents of a page's model.json."""
 
-    schema: Literal[1] = 1
+    schema: Literal[1] = PAGE_SCHEMA
     """version of the format"""
     name: str
     """name of the model in a service"""
@@ -61,7 +63,7 @@ class PageManifest:
 
 def build_page_manifest(manifest: Manifest) -> PageManifest:
     """Build what a page needs from the manifest of a bundle; refuse a model of other data than pictures."""
-    names = {"name": manifest.name, "version": manifest.version, "classes": manifest.classes}
+    names: dict[str, Any] = {"name": manifest.name, "version": manifest.version, "classes": manifest.classes}
     if manifest.boxes is not None:
         return PageManifest(
             **names,

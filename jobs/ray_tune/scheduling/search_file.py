@@ -8,6 +8,7 @@ from typing import Protocol
 import pandas as pd
 
 from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.planning.search import Search, SettingResult, Suggestion
 from equipoise.planning.search_status.search_progress import SEARCH_FILE, describe_search
 from equipoise.storage.atomic import write_json
@@ -32,7 +33,7 @@ class SearchState(Protocol):
 
     @property
     def sweep_trials(self) -> TrialFolder:
-        """Trials of the search."""
+        """Trials that the search suggests."""
 
     def running_suggestions(self) -> Sequence[Suggestion]:
         """Return the suggestions whose trials are running."""
@@ -49,5 +50,5 @@ def write_search_progress(state: SearchState) -> None:
         return
     results, finished = state.setting_results, state.finished_trials
     progress = describe_search(search, finished, results, state.running_suggestions(), trials.base.seed)
-    with suppress(OSError):
+    with suppress(OSError, EquipoiseError):
         write_json(trials.folder.parent / SEARCH_FILE, progress.to_json())

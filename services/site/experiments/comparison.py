@@ -46,7 +46,7 @@ class ComparedRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentComparison:
-    """Experiments side by side."""
+    """Several experiments, side by side."""
 
     names: tuple[str, ...]
     settings: tuple[ComparedRow, ...]

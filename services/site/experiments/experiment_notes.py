@@ -14,7 +14,7 @@ TAG = re.compile(r"[^\W_][\w.-]{0,39}")
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentNote:
-    """Note that somebody wrote."""
+    """Note that somebody wrote on an experiment."""
 
     id: int
     text: str
@@ -25,7 +25,7 @@ class ExperimentNote:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentTag:
-    """Tag that somebody set."""
+    """Tag that somebody set on an experiment."""
 
     tag: str
     author: str

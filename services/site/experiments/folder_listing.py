@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dashboards.experiments import READ_ERRORS
 from equipoise.runs.listing import NON_RECORD_FOLDERS
+from services.site.experiments.index_columns import Value
 from services.site.experiments.index_rows import (
     EXPERIMENT_FILES,
     RECORD_FILE,
@@ -64,7 +65,7 @@ class FolderListing:
             return read_experiment_row(self.folder, self.name, self.names, stamp)
         except (*READ_ERRORS, OSError) as error:
             problem = f"cannot be shown: it was written by another program or damaged ({type(error).__name__})"
-            values = {"kind": "?", "status": UNREADABLE, "modified": stamp.mtime_ns / 1e9}
+            values: dict[str, Value] = {"kind": "?", "status": UNREADABLE, "modified": stamp.mtime_ns / 1e9}
             return IndexRow(path=self.name, stamp=stamp, values=values, problem=problem)
 
 

@@ -59,7 +59,7 @@ class FolderScan:
         changed, gone = [], []
         for path, mtime_ns in folders:
             try:
-                found = os.stat(self.root / os.fsdecode(path), follow_symlinks=False).st_mtime_ns
+                found = (self.root / os.fsdecode(path)).lstat().st_mtime_ns
             except (FileNotFoundError, NotADirectoryError):
                 gone.append(path)
             except OSError:
@@ -94,7 +94,7 @@ class FolderScan:
         """Read what changed in one folder, and note the folders in it; inside of a transaction."""
         folder = self.root / os.fsdecode(path)
         try:
-            mtime_ns = os.stat(folder, follow_symlinks=False).st_mtime_ns
+            mtime_ns = folder.lstat().st_mtime_ns
             listing = list_folder(self.root, os.fsdecode(path))
         except OSError:  # it has gone, or cannot be listed: looked at again in a later scan
             self.connection.execute("UPDATE folders SET mtime_ns = 1 WHERE path = ?", (path,))

@@ -11,7 +11,8 @@ from services.site.experiments.index_columns import INDEX_COLUMNS
 
 INDEX_FILE, NOTES_FILE = "index.sqlite", "notes.sqlite"
 INDEX_VERSION = 1  # changes with the tables
-CACHE_KIBIBYTES = 16_384  # of a connection
+READER_CACHE_KIBIBYTES = 2_048  # of a connection: each of some dozens of threads has one
+WRITER_CACHE_KIBIBYTES = 16_384
 BUSY_SECONDS = 30.0  # until a writer of another process gives way
 PENDING = 0  # time of change of a folder that is still to be looked at
 
@@ -25,6 +26,8 @@ CREATE TABLE entries (
 );
 CREATE INDEX entries_by_folder ON entries (folder);
 CREATE INDEX entries_by_time ON entries (modified, path);
+CREATE INDEX entries_by_kind ON entries (kind);
+CREATE INDEX unreadable_entries ON entries (modified) WHERE status = 'unreadable';
 PRAGMA user_version = {INDEX_VERSION};
 """
 NOTES_SCHEMA = """
@@ -54,13 +57,13 @@ def open_index(state_folder: Path) -> sqlite3.Connection:
     return connection
 
 
-def connect_index(file: Path) -> sqlite3.Connection:
+def connect_index(file: Path, cache_kibibytes: int = READER_CACHE_KIBIBYTES) -> sqlite3.Connection:
     """Open the database of the index, and create its tables if they are not there."""
     connection = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")  # pages are read while rows are written
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}")
+        connection.execute(f"PRAGMA cache_size = -{cache_kibibytes}")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
             connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")

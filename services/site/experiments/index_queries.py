@@ -39,7 +39,7 @@ class TableQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentRow:
-    """Row of the table."""
+    """Row of the table of experiments."""
 
     path: str
     values: dict[str, Value]
@@ -127,7 +127,7 @@ def count_kinds(connection: sqlite3.Connection) -> dict[str, int]:
 
 def list_broken_rows(connection: sqlite3.Connection, limit: int) -> list[ExperimentRow]:
     """Return the rows that could not be read, the newest first."""
-    text = f"SELECT problem, {COLUMN_LIST} FROM entries WHERE problem != '' ORDER BY modified DESC LIMIT ?"  # noqa: S608
+    text = f"SELECT problem, {COLUMN_LIST} FROM entries WHERE status = 'unreadable' ORDER BY modified DESC LIMIT ?"  # noqa: S608
     return [build_row(row) for row in connection.execute(text, (limit,))]
 
 

@@ -50,7 +50,7 @@ class IndexRow:
 def read_record_row(file: "os.DirEntry[str]", path: str, kind: str) -> IndexRow:
     """Read the row of a record; one that is damaged keeps its name and its problem."""
     stamp = stamp_entry(file)
-    modified = {"kind": kind, "modified": stamp.mtime_ns / 1e9}
+    modified: dict[str, Value] = {"kind": kind, "modified": stamp.mtime_ns / 1e9}
     try:
         values = record_to_table_row(file.path, decode_listed_record(read_regular_file(file)))
     except (EquipoiseError, OSError) as error:

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.site.experiments.folder_scan import FolderScan
-from services.site.experiments.index_database import INDEX_FILE, connect_index, open_index
+from services.site.experiments.index_database import INDEX_FILE, WRITER_CACHE_KIBIBYTES, connect_index, open_index
 
 RECENT_SCAN_SECONDS = 2.0  # between two short scans while somebody looks
-FULL_SCAN_SECONDS = 60.0  # between two scans of all folders, at least
+FULL_SCAN_SECONDS, MAX_PAUSE_SECONDS = 60.0, 300.0  # between two scans of all folders, at least and at most
 IDLE_FACTOR = 200  # pause after a scan of all folders, in multiples of its processor time
-STOP_SECONDS = 5.0
+THREAD_STOP_SECONDS = 5.0
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexState:
-    """State of the index."""
+    """State of the index, as pages show it."""
 
     version: int
     """grows with every change, so that an open page knows whether to load anew"""
@@ -62,8 +62,12 @@ class RecordIndex:
         """Return the connection of this thread."""
         connection: sqlite3.Connection | None = getattr(self._connections, "connection", None)
         if connection is None:
-            connection = self._connections.connection = open_index(self.state_folder)
+            connection = self._connections.connection = self.open_connection()
         return connection
+
+    def open_connection(self) -> sqlite3.Connection:
+        """Open a connection that the caller closes."""
+        return open_index(self.state_folder)
 
     def update_now(self) -> None:
         """Look at all folders now, in this thread; the first time also at files that were changed in place."""
@@ -73,34 +77,41 @@ class RecordIndex:
         self._note_change()
 
     def close(self) -> None:
-        """Stop the thread."""
+        """Stop the thread, waiting until it has ended."""
         self._stop.set()
         self._wake.set()
         if self._started:
-            self._thread.join(STOP_SECONDS)
+            self._thread.join(THREAD_STOP_SECONDS)
 
     def _create_scan(self) -> FolderScan:
-        return FolderScan(self.results, connect_index(self.state_folder / INDEX_FILE), self._note_change)
+        connection = connect_index(self.state_folder / INDEX_FILE, WRITER_CACHE_KIBIBYTES)
+        return FolderScan(self.results, connection, self._note_change)
 
     def _note_change(self) -> None:
         self.version += 1
 
     def _keep_up_to_date(self) -> None:
+        """Scan, again and again: shortly when woken, and all folders now and then."""
         scan, next_full = self._create_scan(), 0.0
         while not self._stop.is_set():
-            started_at, started_cpu = time.monotonic(), time.thread_time()
+            started_cpu, is_full = time.thread_time(), time.monotonic() >= next_full
             try:
-                if started_at >= next_full:
-                    scan.scan_all(check_files=not self.is_complete, should_stop=self._stop.is_set)
-                    pause = max(FULL_SCAN_SECONDS, IDLE_FACTOR * (time.thread_time() - started_cpu))
-                    next_full = time.monotonic() + pause
-                    if not self.is_complete:
-                        self.is_complete = True
-                        self._note_change()
-                else:
-                    scan.scan_recent(self._stop.is_set)
+                self._scan_folders(scan, is_full)
             except (OSError, sqlite3.Error):
                 logger.exception("cannot update the index of experiments")
-            self._stop.wait(RECENT_SCAN_SECONDS)
+            pause = min(IDLE_FACTOR * (time.thread_time() - started_cpu), MAX_PAUSE_SECONDS)
+            if is_full:
+                next_full, pause = time.monotonic() + max(FULL_SCAN_SECONDS, pause), 0.0
+            self._stop.wait(max(RECENT_SCAN_SECONDS, pause))
             self._wake.wait(max(0.0, next_full - time.monotonic()))
             self._wake.clear()
+
+    def _scan_folders(self, scan: FolderScan, is_full: bool) -> None:
+        """Look at all folders, or at those that changed lately; the first look compares files, too."""
+        if not is_full:
+            scan.scan_recent(self._stop.is_set)
+            return
+        scan.scan_all(check_files=not self.is_complete, should_stop=self._stop.is_set)
+        if not self.is_complete:
+            self.is_complete = True
+            self._note_change()

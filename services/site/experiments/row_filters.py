@@ -57,9 +57,8 @@ def parse_term(term: str) -> Condition:
     column = COLUMN_BY_NAME.get(name)
     if column is None:
         names = ", ".join([*COLUMN_BY_NAME, "tag"])
-        raise EquipoiseError(
-            "option-choice", f"cannot filter by {term[:60]!r}: there is no column {name!r}", f"its columns are {names}"
-        )
+        problem = f"cannot filter by {term[:60]!r}: there is no column {name[:40]!r}"
+        raise EquipoiseError("option-choice", problem, f"its columns are {names}")
     if operator == "~":
         return Condition(f"instr(lower({name}), ?)", (value.lower(),))
     if not column.is_number:
@@ -78,5 +77,5 @@ def parse_tag_term(term: str, operator: str, value: str) -> Condition:
     """Parse a term on tags, which an experiment may have several of."""
     if operator not in ("=", "!="):
         raise EquipoiseError("option-format", f"cannot filter by {term[:60]!r}: tags are compared by = or !=", REMEDY)
-    negation = "NOT " if operator == "!=" else ""
-    return Condition(f"path {negation}IN (SELECT path FROM notes.tags WHERE tag = ?)", (value,))
+    membership = "IN" if operator == "=" else "NOT IN"
+    return Condition(f"path {membership} (SELECT path FROM notes.tags WHERE tag = ?)", (value,))  # noqa: S608

@@ -1,6 +1,7 @@
 """Forms of the commands, made from the same options classes as their command lines."""
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +13,8 @@ from services.site.jobs_on_ray.command_topics import LAYOUTS, OTHER_TOPIC, TOPIC
 
 RESULT_FLAGS = frozenset({"out", "plan", "run", "bundle", "link", "verdict", "capture-dir", "init-from"})
 """options whose relative value is a name below the results folder, not below the folder that the site runs in"""
+BUILD_LOCK = threading.Lock()
+"""held while a form is built: the parser of Python 3.11 that reads the texts of options fails in two threads at once"""
 OUT_HELP = "name of the folder below the results that this job writes to; the same name goes on where it was stopped"
 
 
@@ -56,9 +59,15 @@ class CommandForm:
         return (*self.first, *(field for group in self.folded for field in group.fields))
 
 
+def load_command_form(command: str) -> CommandForm:
+    """Return the form of a command; the first call imports it, which takes seconds."""
+    with BUILD_LOCK:
+        return build_command_form(command)
+
+
 @cache
 def build_command_form(command: str) -> CommandForm:
-    """Build the form of a command; the first call imports it, which takes seconds."""
+    """Build the form of a command; of several threads, only one may do so at a time."""
     layout, options_class = LAYOUTS[command], find_options_class(command)
     options = [option for group in list_option_groups(options_class) for option in group.options]
     fields = {option.flag.removeprefix("--"): build_field(option) for option in options}
@@ -67,6 +76,12 @@ def build_command_form(command: str) -> CommandForm:
     return CommandForm(
         command=command, layout=layout, options_class=options_class, first=first, folded=fold_fields(rest)
     )
+
+
+def load_all_forms() -> None:
+    """Build the forms of all commands, so that nobody waits for their import."""
+    for command in LAYOUTS:
+        load_command_form(command)
 
 
 def fold_fields(fields: Sequence[FormField]) -> tuple[FieldGroup, ...]:

@@ -71,7 +71,7 @@ TOPICS = {
     ),
     "A training program of your own": "command metric-pattern examples-pattern",
     "Predictions": "predict-at predict-batch predict-exchange predict-rate algorithms",
-    "Limits and prices": "deadline budget price minimize",
+    "Limits and prices": "deadline budget price",
 }
 """flags of the folded options by heading; an option of none of them stands below the last heading"""
 OTHER_TOPIC = "Other options"

@@ -10,7 +10,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.storage.json_decoding import decode_json_bytes
 from services.http.responses import typed_response
 from services.site.jobs_on_ray.cluster_view import describe_cluster_use
-from services.site.jobs_on_ray.command_forms import CommandForm, build_command_form
+from services.site.jobs_on_ray.command_forms import CommandForm, load_command_form
 from services.site.jobs_on_ray.command_topics import LAYOUTS
 from services.site.jobs_on_ray.form_arguments import SWITCH_OFF, SWITCH_ON, build_arguments
 from services.site.jobs_on_ray.job_desk import MAX_LOG_LINES, JobDesk
@@ -70,7 +70,7 @@ class JobApi:
 
     async def get_commands(self, _: Request) -> Response:
         """Answer GET /api/commands: all commands with their options."""
-        forms = [await asyncio.to_thread(build_command_form, command) for command in LAYOUTS]
+        forms = [await asyncio.to_thread(load_command_form, command) for command in LAYOUTS]
         return typed_response([describe_command(form) for form in forms])
 
     async def post_job(self, request: Request) -> Response:
@@ -124,7 +124,7 @@ class JobApi:
             raise EquipoiseError(
                 "option-choice", f"command must be one of {', '.join(LAYOUTS)}, got {body.command[:60]!r}"
             )
-        form = build_command_form(body.command)
+        form = load_command_form(body.command)
         values = {name: format_value(value) for name, value in body.options.items()}
         arguments = build_arguments(form, values, self.site.settings.results)
         parse_arguments(form, arguments)

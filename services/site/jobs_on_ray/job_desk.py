@@ -14,6 +14,7 @@ from typing import Any
 import jobs
 from equipoise.errors import EquipoiseError
 from jobs.cli.main import COMMAND_MODULES
+from jobs.site_ray.detached_ray import find_detached_ray
 from jobs.site_ray.ray_dashboard import RayDashboard
 from services.site.jobs_on_ray.form_arguments import read_out_folder
 from services.site.jobs_on_ray.job_log import LogTail, read_log_tail
@@ -29,14 +30,11 @@ STATUS_BY_RAY = {
     "FAILED": "failed",
     "STOPPED": "stopped",
 }
-FINISHED_STATUSES = {"check": (3, 4)}
-"""exit statuses beside 0 with which a command has done its work, such as a check that found drift"""
+FINISHED_STATUSES = {"check": (3, 4), "adapt": (3, 4)}
+"""exit statuses beside 0 with which a command has done its work, such as a check that found drift or a gate"""
 STOPPED_EXIT_STATUS = 143
 MAX_LOG_LINES = 400
 STORE_FILE, LOG_FOLDER = "jobs.sqlite", "logs"
-NO_RAY = EquipoiseError(
-    "cluster-unreachable", "cannot start a job: this site runs without Ray", "start the site with equipoise up"
-)
 
 
 class JobDesk:
@@ -46,13 +44,15 @@ class JobDesk:
         self.ray, self.results, self.log_folder = ray, results, state_folder / LOG_FOLDER
         self.log_folder.mkdir(parents=True, exist_ok=True)
         self.store = JobStore(state_folder / STORE_FILE)
+        self.state_folder, facts = state_folder, find_detached_ray(state_folder)
+        self.is_own_ray = ray is not None and facts is not None and facts.dashboard_url == ray.url
         self.refresh_lock = threading.Lock()
         self.refreshed_at = -REFRESH_SECONDS
 
     def start_job(self, command: str, arguments: Sequence[str], started_by: str, folder: str = "") -> SubmittedJob:
         """Submit a command to Ray and return its job; refuse it if another job writes to its folder."""
         if self.ray is None:
-            raise NO_RAY
+            raise ray_is_missing()
         self.refresh_jobs(at_once=True)
         out = read_out_folder(arguments)
         job = SubmittedJob(
@@ -67,8 +67,9 @@ class JobDesk:
         self.store.claim_job(job, self.name_result(out))
         try:
             self.ray.request("POST", "/api/jobs/", self.build_submission(job))
-        except EquipoiseError:
-            self.store.set_status(job.id, "failed", time.time())
+        except EquipoiseError as error:
+            if error.code == "service-refused":  # otherwise Ray may have it all the same, and is asked later
+                self.store.set_status(job.id, "failed", time.time())
             raise
         self.store.set_status(job.id, "waiting")
         return replace(job, status="waiting")
@@ -96,7 +97,7 @@ class JobDesk:
         if not job.is_active:
             raise EquipoiseError("path-in-use", f"cannot stop the job {job.id}: it has ended already ({job.status})")
         if self.ray is None:
-            raise NO_RAY
+            raise ray_is_missing()
         self.ray.request("POST", f"/api/jobs/{job.id}/stop")
         self.store.set_status(job.id, "stopping")
         return replace(job, status="stopping")
@@ -125,7 +126,8 @@ class JobDesk:
         try:
             replies = self.ray.request("GET", "/api/jobs/", timeout=ASK_SECONDS)
         except EquipoiseError:
-            return None
+            is_gone = self.is_own_ray and find_detached_ray(self.state_folder) is None  # not only busy
+            return {} if is_gone else None
         return {reply["submission_id"]: reply for reply in replies if reply.get("submission_id") in job_ids}
 
     def note_status(self, job: SubmittedJob, reply: Mapping[str, Any] | None) -> None:
@@ -159,6 +161,12 @@ class JobDesk:
         """Return the name of a folder below the results, as the site's addresses have it."""
         path = Path(out)
         return path.relative_to(self.results).as_posix() if path.is_relative_to(self.results) else out
+
+
+def ray_is_missing() -> EquipoiseError:
+    """Build the error for a job on a site that shows results alone."""
+    problem = "cannot start or stop a job: this site runs without Ray"
+    return EquipoiseError("cluster-unreachable", problem, "start the site with equipoise up")
 
 
 def build_job_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,9 +1,8 @@
 """Pages of the forms and of the jobs that were started with them."""
 
 import asyncio
-import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
@@ -11,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from equipoise.errors import EquipoiseError
 from services.site.jobs_on_ray.cluster_view import describe_cluster_use
-from services.site.jobs_on_ray.command_forms import CommandForm, build_command_form
+from services.site.jobs_on_ray.command_forms import CommandForm, load_command_form
 from services.site.jobs_on_ray.command_topics import LAYOUTS
 from services.site.jobs_on_ray.form_arguments import SWITCH_OFF, SWITCH_ON, format_command_line
 from services.site.jobs_on_ray.job_desk import JobDesk
@@ -40,8 +39,6 @@ class JobPages:
 
     def __init__(self, site: SiteContext, desk: JobDesk) -> None:
         self.site, self.desk = site, desk
-        # importing the commands takes seconds, which nobody should wait for
-        threading.Thread(target=preload_forms, name="forms", daemon=True).start()
 
     def routes(self) -> list[SiteRoute]:
         """Return the routes of forms and jobs."""
@@ -70,9 +67,12 @@ class JobPages:
         """Answer GET /new/COMMAND: its form, filled with the values of the query."""
         form = await load_form(request)
         values = {name: text for name, text in request.query_params.items() if name in list_names(form)}
+        is_empty = not values
         if "out" not in values:
             values = {"out": await asyncio.to_thread(self.propose_name, form.command), **values}
         state = await asyncio.to_thread(self.build_state, form, values)
+        if is_empty:  # nobody has made a mistake yet
+            state = replace(state, problem="")
         return self.render_form(request, state, 200)
 
     async def post_preview(self, request: Request) -> Response:
@@ -111,6 +111,8 @@ class JobPages:
     async def get_job_now(self, request: Request) -> Response:
         """Answer GET /jobs/ID/now: the part of a job's page that changes."""
         job, _ = await asyncio.to_thread(self.load_job, request.path_params["id"])
+        if request.query_params.get("version") == job.version:
+            return Response(status_code=204)  # the page stays as it is, and its log where it was scrolled to
         return self.site.renderer.render_page(request, "job_now.html", job=job)
 
     async def post_stop(self, request: Request) -> Response:
@@ -168,13 +170,7 @@ async def load_form(request: Request) -> CommandForm:
     if command not in LAYOUTS:
         names = ", ".join(LAYOUTS)
         raise EquipoiseError("path-missing", f"cannot find a form of {command[:60]!r}", f"there are: {names}")
-    return await asyncio.to_thread(build_command_form, command)
-
-
-def preload_forms() -> None:
-    """Build all forms, so that nobody waits for the import of the commands."""
-    for command in LAYOUTS:
-        build_command_form(command)
+    return await asyncio.to_thread(load_command_form, command)
 
 
 def list_names(form: CommandForm) -> set[str]:

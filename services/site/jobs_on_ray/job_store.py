@@ -11,13 +11,13 @@ from equipoise.errors import EquipoiseError
 
 BUSY_SECONDS = 10.0  # for another thread or process that writes
 ACTIVE_STATUSES = ("submitting", "waiting", "running", "stopping")
-STATEMENTS = """
-CREATE TABLE IF NOT EXISTS jobs (
+CREATE_STATEMENTS = (
+    """CREATE TABLE IF NOT EXISTS jobs (
     id TEXT PRIMARY KEY, command TEXT NOT NULL, arguments TEXT NOT NULL, out TEXT NOT NULL, folder TEXT NOT NULL,
     started_by TEXT NOT NULL, submitted REAL NOT NULL, status TEXT NOT NULL, ended REAL, exit_status INTEGER
-) STRICT;
-CREATE INDEX IF NOT EXISTS jobs_by_time ON jobs (submitted);
-"""
+) STRICT""",
+    "CREATE INDEX IF NOT EXISTS jobs_by_time ON jobs (submitted)",
+)
 COLUMNS = "id, command, arguments, out, folder, started_by, submitted, status, ended, exit_status"
 
 
@@ -65,7 +65,8 @@ class JobStore:
     def __init__(self, file: Path) -> None:
         self.file = file
         with self.connect() as connection:
-            connection.executescript(STATEMENTS)
+            for statement in CREATE_STATEMENTS:
+                connection.execute(statement)
 
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:

@@ -26,9 +26,11 @@ STATUS_WORDS = {
 }
 LOST_SENTENCE = "the Ray that ran this job is gone; resume goes on from what it has written"
 FAILURES_SHOWN_SECONDS = 7 * 86400  # on the home page
+CLOCK_SECONDS = 10  # between two times that an open page shows while the log is silent
 MAX_HOME_ITEMS = 10
 RESULT_PAGES = {"sweep": "curve", "train": "run", "check": "drift", "plan": "curve", "profile": "profile"}
 """page of the results by command, as the commands write it"""
+MAX_PROGRESS_LENGTH = 120  # characters of a log's last line on the home page
 RECENT_JOBS = 100  # looked through for what waits for a person
 
 
@@ -73,6 +75,17 @@ class JobSummary:
         return f"{format_seconds(self.seconds)}{f', {format_seconds(left)} left at most' if left is not None else ''}"
 
     @property
+    def home_detail(self) -> str:
+        """State, time and progress in one line, for the home page."""
+        progress = f": {self.progress[:MAX_PROGRESS_LENGTH]}" if self.progress else ""
+        return f"{self.state}, {self.time_text}{progress}"
+
+    @property
+    def version(self) -> str:
+        """What changes when the page of the job has something new to show: at least every ten seconds."""
+        return f"{self.job.status}-{self.log.size}-{int(self.seconds / CLOCK_SECONDS)}"
+
+    @property
     def failure(self) -> str:
         """The sentence with which it failed; empty unless it failed."""
         if self.job.status == "lost":
@@ -112,7 +125,7 @@ def list_home_lines(desk: JobDesk, use: ClusterUse) -> HomeLists:
             HomeItem(
                 text=f"{entry.job.command} {entry.out_name}",
                 href=f"/jobs/{entry.job.id}",
-                detail=f"{entry.state}, {entry.time_text}",
+                detail=entry.home_detail,
             )
             for entry in running
         ],

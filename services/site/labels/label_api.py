@@ -31,7 +31,7 @@ WRITING_BODIES: Mapping[str, tuple[str, Any]] = {
 
 
 class LabelApi:
-    """Handlers of the endpoints."""
+    """Handlers of the endpoints of labels below /api."""
 
     def __init__(self, queues: LabelQueues, pages: LabelPages) -> None:
         self.queues, self.pages = queues, pages
@@ -56,11 +56,11 @@ class LabelApi:
         ]
 
     async def list_queues(self, _: Request) -> Response:
-        """Answer GET /api/labels."""
+        """Answer GET /api/labels: all queues."""
         return typed_response(QueuesReply(queues=await asyncio.to_thread(self.queues.list_queues)))
 
     async def post_queue(self, request: Request) -> Response:
-        """Answer POST /api/labels."""
+        """Answer POST /api/labels: add a queue."""
         body = decode_json_bytes(
             await request.body(), QueueBody, code="option-format", problem="cannot read the request"
         )

@@ -19,15 +19,15 @@ from equipoise.errors import EquipoiseError
 from equipoise.labels.store import LabelStore
 from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.json_decoding import decode_json_value
+from jobs.site_ray.detached_ray import STATE_FOLDER
 from services.labelling.capture_session import open_capture_session
 from services.labelling.session import LabelSession
 from services.site.models.deployments.deployment import Deployment
 from services.site.models.deployments.deployment_store import DeploymentStore
 from services.site.models.deployments.serve_config import DeploymentFolders
 from services.site.result_paths import resolve_result_path
-from services.site.settings import STATE_FOLDER
 
-QUEUES_FILE, LOCK_FILE = "label-queues.json", "label-queues.lock"
+QUEUES_FILE, QUEUES_LOCK_FILE = "label-queues.json", "label-queues.lock"
 LABELS_FOLDER = "labels"
 QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 LabelKind = Literal["boxes", "class"]
@@ -113,7 +113,8 @@ class LabelQueues:
         labels = f"{LABELS_FOLDER}/{body.name}"
         queue = QueueReply(name=body.name, images=body.images, labels=labels, kind=body.kind, deployment=False)
         with self._file_lock():
-            names = {entry.name for entry in [*self.read_folders(), *self.deployments.list_deployments()]}
+            names = {folder.name for folder in self.read_folders()}
+            names |= {deployment.name for deployment in self.deployments.list_deployments()}
             if body.name in names:
                 raise EquipoiseError(
                     "path-exists", f"cannot add the label queue {body.name}: the name is taken", "choose another"
@@ -143,7 +144,7 @@ class LabelQueues:
     def _file_lock(self) -> Iterator[None]:
         """Keep other threads and processes from changing the queues until the end of the block."""
         self.state_folder.mkdir(parents=True, exist_ok=True)
-        with (self.state_folder / LOCK_FILE).open("ab") as lock_file:
+        with (self.state_folder / QUEUES_LOCK_FILE).open("ab") as lock_file:
             fcntl.flock(lock_file, fcntl.LOCK_EX)
             yield
 

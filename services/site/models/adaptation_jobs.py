@@ -10,11 +10,12 @@ from msgspec import Meta
 
 from equipoise.drift.adaptation.gate_report import GateReport
 from equipoise.errors import EquipoiseError
+from equipoise.labels.store import LabelStore
+from services.site.jobs_on_ray.job_desk import JobDesk
 from services.site.models.deployments.deployment import Adaptation, Deployment
 from services.site.models.deployments.deployment_manager import DeploymentManager
 from services.site.models.deployments.deployment_states import service_url
 from services.site.models.deployments.serve_config import DeploymentFolders
-from services.site.models.job_starter import JobStarter
 
 AdaptationState = Literal["running", "passed", "refused", "ended"]
 
@@ -42,21 +43,21 @@ class AdaptationReply:
 class AdaptationJobs:
     """Starts the adaptation of a deployment, and reads what became of it."""
 
-    def __init__(self, manager: DeploymentManager, jobs: JobStarter) -> None:
+    def __init__(self, manager: DeploymentManager, jobs: JobDesk) -> None:
         self.manager, self.jobs = manager, jobs
 
-    def start_adaptation(self, name: str, body: AdaptBody) -> Deployment:
+    def start_adaptation(self, name: str, body: AdaptBody, started_by: str) -> Deployment:
         """Start the job; refuse a second one while the first is running."""
         deployment = self.manager.store.find_deployment(name)
-        if deployment.adaptation and self.jobs.is_running(deployment.adaptation.job):
+        if deployment.adaptation and self._is_active(deployment.adaptation.job):
             raise EquipoiseError(
                 "path-in-use", f"cannot adapt {name}: its adaptation is in progress", "wait for it, or stop its job"
             )
         adaptation = choose_adaptation_paths(self.manager.results, deployment)
         arguments = build_adapt_arguments(self.manager.results, deployment, adaptation, body)
         (self.manager.results / adaptation.report).parent.mkdir(parents=True, exist_ok=True)
-        job = self.jobs.start_command("adapt", arguments)
-        started = replace(adaptation, job=job)
+        job = self.jobs.start_job("adapt", arguments, started_by)
+        started = replace(adaptation, job=job.id)
         return self.manager.store.change_deployment(name, lambda current: replace(current, adaptation=started))
 
     def dismiss_adaptation(self, name: str) -> Deployment:
@@ -76,11 +77,18 @@ class AdaptationJobs:
         elif is_published:
             state = "passed"
         else:
-            state = "running" if self.jobs.is_running(adaptation.job) else "ended"
-        message = self.jobs.read_last_line(adaptation.job) if state == "ended" else ""
+            state = "running" if self._is_active(adaptation.job) else "ended"
+        message = self.jobs.read_log(adaptation.job).find_failure()[0] if state == "ended" else ""
         return AdaptationReply(
             state=state, job=adaptation.job, bundle=adaptation.bundle, report=report, message=message
         )
+
+    def _is_active(self, job_id: str) -> bool:
+        """Return whether a job waits or runs."""
+        try:
+            return self.jobs.find_job(job_id).is_active
+        except EquipoiseError:  # its record is gone
+            return False
 
 
 def choose_adaptation_paths(results: Path, deployment: Deployment) -> Adaptation:
@@ -108,6 +116,7 @@ def build_adapt_arguments(
         "--report": str(results / adaptation.report),
         "--epochs": str(body.epochs),
         "--workers": str(body.workers),
+        **({"--labels": str(folders.labels)} if LabelStore(folders.labels).read_classes()[0] else {}),
         **({"--key": str(folders.keys_file)} if deployment.requires_key else {}),
     }
     pairs = [word for pair in options.items() for word in pair]

@@ -59,7 +59,7 @@ class DeploymentActions:
     async def post_canary(self, request: Request) -> Response:
         """Answer POST /models/NAME/canary: let a bundle answer a share of the requests."""
         form = await request.form()
-        percent = parse_number(form, "percent")
+        percent = parse_form_number(form, "percent")
         share = {"share": percent / 100} if percent is not None else {}
         body = decode_json_value(
             {"bundle": str(form.get("bundle", "")), **share},
@@ -97,7 +97,9 @@ class DeploymentActions:
         """Answer POST /models/NAME/adapt: start the adaptation as a job."""
         form = await request.form()
         body = decode_form(AdaptBody, form, numbers=("epochs", "workers"), switches=("accept_blur",))
-        return await self._change(request, self.desk.adaptations.start_adaptation, body, anchor="#adaptation")
+        return await self._change(
+            request, self.desk.adaptations.start_adaptation, body, request.state.viewer.name, anchor="#adaptation"
+        )
 
     async def post_dismiss(self, request: Request) -> Response:
         """Answer POST /models/NAME/dismiss: forget the adapted model, whose bundle stays."""
@@ -151,7 +153,7 @@ class DeploymentActions:
         self.desk.states.open_service(self.desk.manager.store.find_deployment(name)).reset_drift()
 
 
-def parse_number(form: FormData, name: str) -> float | None:
+def parse_form_number(form: FormData, name: str) -> float | None:
     """Return the number in a field of a form, None if it is empty; refuse anything else."""
     text = str(form.get(name, "")).strip()
     if not text:
@@ -169,7 +171,7 @@ def decode_form(kind: Any, form: FormData, *, numbers: tuple[str, ...], switches
         if name in switches:
             contents[name] = name in form
         elif name in numbers:
-            value = parse_number(form, name)
+            value = parse_form_number(form, name)
             contents |= {} if value is None else {name: int(value) if value.is_integer() else value}
         elif text := str(form.get(name, "")).strip():
             contents[name] = text

@@ -29,7 +29,7 @@ NAMED = "/api/deployments/{name}"
 
 
 class ModelApi:
-    """Handlers of the endpoints."""
+    """Handlers of the endpoints of models below /api."""
 
     def __init__(self, desk: ModelDesk) -> None:
         self.desk = desk
@@ -37,13 +37,17 @@ class ModelApi:
     def routes(self) -> list[SiteRoute]:
         """Return the route of each endpoint with its description."""
         return [
-            describe_reading(
+            describe_reading_route(
                 "GET /api/bundles", self.list_bundles, "List the bundles below the results folder", BundlesReply
             ),
-            describe_reading("GET /api/bundles/{path:path}", self.get_bundle, "Return one bundle", BundleReply, (404,)),
-            describe_reading("GET /api/deployments", self.list_deployments, "List the deployments", DeploymentsReply),
-            describe_reading(f"GET {NAMED}", self.get_deployment, "Return a deployment", DeploymentReply, (404,)),
-            describe_reading(
+            describe_reading_route(
+                "GET /api/bundles/{path:path}", self.get_bundle, "Return one bundle", BundleReply, (404,)
+            ),
+            describe_reading_route(
+                "GET /api/deployments", self.list_deployments, "List the deployments", DeploymentsReply
+            ),
+            describe_reading_route(f"GET {NAMED}", self.get_deployment, "Return a deployment", DeploymentReply, (404,)),
+            describe_reading_route(
                 f"GET {NAMED}/adaptation", self.get_adaptation, "Return its adaptation", AdaptationReply, (404,)
             ),
             *self.change_routes(),
@@ -52,31 +56,35 @@ class ModelApi:
     def change_routes(self) -> list[SiteRoute]:
         """Return the routes of the endpoints that change something, which need the role `run`."""
         return [
-            describe_change("POST /api/deployments", self.post_deployment, "Deploy a bundle", DeployBody),
-            describe_change(f"DELETE {NAMED}", self.delete_deployment, "End a deployment; its captures stay"),
-            describe_change(f"POST {NAMED}/canary", self.post_canary, "Start a canary", CanaryBody),
-            describe_change(f"DELETE {NAMED}/canary", self.delete_canary, "Stop the canary"),
-            describe_change(f"POST {NAMED}/promote", self.post_promote, "Promote the canary or a bundle", PromoteBody),
-            describe_change(f"POST {NAMED}/roll-back", self.post_roll_back, "Return to the previous bundle"),
-            describe_change(f"POST {NAMED}/adapt", self.post_adapt, "Adapt the model, without swapping it", AdaptBody),
-            describe_change(f"DELETE {NAMED}/adaptation", self.delete_adaptation, "Dismiss the adapted model"),
+            describe_changing_route("POST /api/deployments", self.post_deployment, "Deploy a bundle", DeployBody),
+            describe_changing_route(f"DELETE {NAMED}", self.delete_deployment, "End a deployment; its captures stay"),
+            describe_changing_route(f"POST {NAMED}/canary", self.post_canary, "Start a canary", CanaryBody),
+            describe_changing_route(f"DELETE {NAMED}/canary", self.delete_canary, "Stop the canary"),
+            describe_changing_route(
+                f"POST {NAMED}/promote", self.post_promote, "Promote the canary or a bundle", PromoteBody
+            ),
+            describe_changing_route(f"POST {NAMED}/roll-back", self.post_roll_back, "Return to the previous bundle"),
+            describe_changing_route(
+                f"POST {NAMED}/adapt", self.post_adapt, "Adapt the model, without swapping it", AdaptBody
+            ),
+            describe_changing_route(f"DELETE {NAMED}/adaptation", self.delete_adaptation, "Dismiss the adapted model"),
         ]
 
     async def list_bundles(self, _: Request) -> Response:
-        """Answer GET /api/bundles."""
+        """Answer GET /api/bundles: all bundles."""
         return typed_response(BundlesReply(bundles=await asyncio.to_thread(self.desk.list_bundles)))
 
     async def get_bundle(self, request: Request) -> Response:
-        """Answer GET /api/bundles/PATH."""
+        """Answer GET /api/bundles/PATH: one bundle."""
         return typed_response(await asyncio.to_thread(self.desk.find_bundle, request.path_params["path"]))
 
     async def list_deployments(self, _: Request) -> Response:
-        """Answer GET /api/deployments."""
+        """Answer GET /api/deployments: all deployments."""
         looks = await asyncio.to_thread(self.desk.states.list_looks)
         return typed_response(DeploymentsReply(deployments=[*map(build_deployment_reply, looks)]))
 
     async def get_deployment(self, request: Request) -> Response:
-        """Answer GET /api/deployments/NAME."""
+        """Answer GET /api/deployments/NAME: one deployment."""
         return typed_response(await asyncio.to_thread(self.desk.read_deployment, request.path_params["name"]))
 
     async def get_adaptation(self, request: Request) -> Response:
@@ -84,7 +92,7 @@ class ModelApi:
         return typed_response(await asyncio.to_thread(self.desk.read_adaptation, request.path_params["name"]))
 
     async def post_deployment(self, request: Request) -> Response:
-        """Answer POST /api/deployments."""
+        """Answer POST /api/deployments: deploy a bundle."""
         body = await read_typed_body(request, DeployBody)
         deployment = await asyncio.to_thread(self.desk.manager.deploy_bundle, body)
         return await self._answer_changed(deployment.name)
@@ -98,32 +106,32 @@ class ModelApi:
         return typed_response(reply)
 
     async def post_canary(self, request: Request) -> Response:
-        """Answer POST /api/deployments/NAME/canary."""
+        """Answer POST /api/deployments/NAME/canary: start a canary."""
         body = await read_typed_body(request, CanaryBody)
         return await self._change(request, self.desk.manager.start_canary, body.bundle, body.share)
 
     async def delete_canary(self, request: Request) -> Response:
-        """Answer DELETE /api/deployments/NAME/canary."""
+        """Answer DELETE /api/deployments/NAME/canary: stop the canary."""
         return await self._change(request, self.desk.manager.stop_canary)
 
     async def post_promote(self, request: Request) -> Response:
-        """Answer POST /api/deployments/NAME/promote."""
+        """Answer POST /api/deployments/NAME/promote: let a bundle answer all."""
         body = await read_typed_body(request, PromoteBody)
         if body.bundle is None:
             return await self._change(request, self.desk.manager.promote_canary)
         return await self._change(request, self.desk.manager.promote_bundle, body.bundle)
 
     async def post_roll_back(self, request: Request) -> Response:
-        """Answer POST /api/deployments/NAME/roll-back."""
+        """Answer POST /api/deployments/NAME/roll-back: return to the previous bundle."""
         return await self._change(request, self.desk.manager.roll_back)
 
     async def post_adapt(self, request: Request) -> Response:
-        """Answer POST /api/deployments/NAME/adapt."""
+        """Answer POST /api/deployments/NAME/adapt: start its adaptation."""
         body = await read_typed_body(request, AdaptBody)
-        return await self._change(request, self.desk.adaptations.start_adaptation, body)
+        return await self._change(request, self.desk.adaptations.start_adaptation, body, request.state.viewer.name)
 
     async def delete_adaptation(self, request: Request) -> Response:
-        """Answer DELETE /api/deployments/NAME/adaptation."""
+        """Answer DELETE /api/deployments/NAME/adaptation: dismiss the adapted model."""
         return await self._change(request, self.desk.adaptations.dismiss_adaptation)
 
     async def _change(self, request: Request, change: Callable[..., Any], *arguments: Any) -> Response:
@@ -142,7 +150,7 @@ async def read_typed_body(request: Request, kind: Any) -> Any:
     return decode_json_bytes(content, kind, code="option-format", problem="cannot read the request")
 
 
-def describe_reading(
+def describe_reading_route(
     endpoint: str, handler: Any, summary: str, reply: Any, rejections: tuple[int, ...] = ()
 ) -> SiteRoute:
     """Return the route of an endpoint that only reads."""
@@ -150,7 +158,7 @@ def describe_reading(
     return api_route(endpoint, handler, Role.VIEW, description)
 
 
-def describe_change(endpoint: str, handler: Any, summary: str, body: Any = None) -> SiteRoute:
+def describe_changing_route(endpoint: str, handler: Any, summary: str, body: Any = None) -> SiteRoute:
     """Return the route of an endpoint that changes a deployment, and answers with it."""
     description = ApiDescription(
         summary=summary, returns="the deployment", reply=DeploymentReply, body=body, rejections=REFUSALS

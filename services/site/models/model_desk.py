@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.site_ray.ray_dashboard import RayDashboard
+from services.site.jobs_on_ray.job_desk import JobDesk
 from services.site.models.adaptation_jobs import AdaptationJobs, AdaptationReply
 from services.site.models.bundle_catalog import BundleCatalog, BundleEntry
 from services.site.models.deployments.deployment import Deployment
@@ -11,7 +12,6 @@ from services.site.models.deployments.deployment_manager import DeploymentManage
 from services.site.models.deployments.deployment_messages import BundleReply, DeploymentReply
 from services.site.models.deployments.deployment_states import DeploymentStates, build_deployment_reply
 from services.site.models.deployments.serve_api import ServeApi
-from services.site.models.job_starter import JobStarter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class ModelDesk:
     adaptations: AdaptationJobs
 
     @classmethod
-    def open(cls, results: Path, ray: RayDashboard | None, jobs: JobStarter) -> "ModelDesk":
+    def open(cls, results: Path, ray: RayDashboard | None, jobs: JobDesk) -> "ModelDesk":
         """Open the desk of a results folder; without a Ray it shows bundles and changes nothing."""
         manager = DeploymentManager(results, ServeApi(ray) if ray else None)
         return cls(

@@ -29,6 +29,7 @@ class ModelPages:
             page_route("/models/bundles/{path:path}", self.get_bundle),
             page_route("/models/{name}", self.get_deployment),
             page_route("/models/{name}/now", self.get_deployment_update),
+            page_route("/models/{name}/adaptation", self.get_adaptation_update),
         ]
 
     async def get_models(self, request: Request) -> Response:
@@ -63,6 +64,12 @@ class ModelPages:
         """Answer GET /models/NAME/now: the part of the page that changes."""
         look = await asyncio.to_thread(self.desk.states.find_look, request.path_params["name"])
         return self.renderer.render_page(request, "deployment_now.html", **describe_look(look))
+
+    async def get_adaptation_update(self, request: Request) -> Response:
+        """Answer GET /models/NAME/adaptation: the part of the page that says what became of an adaptation."""
+        look = await asyncio.to_thread(self.desk.states.find_look, request.path_params["name"])
+        adaptation = await asyncio.to_thread(self.desk.adaptations.read_adaptation, look.deployment)
+        return self.renderer.render_page(request, "adaptation.html", **describe_look(look), adaptation=adaptation)
 
 
 def describe_look(look: DeploymentLook) -> dict[str, object]:

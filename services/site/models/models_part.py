@@ -5,8 +5,8 @@ import threading
 import time
 
 from equipoise.errors import EquipoiseError
+from services.site.jobs_on_ray.job_desk import JobDesk
 from services.site.models.deployment_actions import DeploymentActions
-from services.site.models.job_starter import JobStarter
 from services.site.models.model_api import ModelApi
 from services.site.models.model_desk import ModelDesk
 from services.site.models.model_pages import ModelPages
@@ -23,7 +23,8 @@ logger = logging.getLogger(__name__)
 class ModelsPart:
     """Bundles, deployments and adaptations of the site."""
 
-    def __init__(self, context: SiteContext, jobs: JobStarter) -> None:
+    def __init__(self, context: SiteContext) -> None:
+        jobs = JobDesk(context.ray, context.settings.results, context.settings.state_folder)
         self.desk = ModelDesk.open(context.settings.results, context.ray, jobs)
         self.renderer = context.renderer
         if context.ray is not None and self.desk.manager.list_deployments():
@@ -32,8 +33,8 @@ class ModelsPart:
     def routes(self) -> list[SiteRoute]:
         """Return the routes of the pages, actions and endpoints; fixed paths come before those with a name."""
         return [
-            *DeploymentActions(self.desk, self.renderer).routes(),
             *ModelPages(self.desk, self.renderer).routes(),
+            *DeploymentActions(self.desk, self.renderer).routes(),
             *ModelApi(self.desk).routes(),
         ]
 

@@ -51,7 +51,7 @@ def list_deployment_tasks(look: DeploymentLook, adaptation: AdaptationReply | No
 def describe_served_model(look: DeploymentLook) -> HomeItem:
     """Return the line of a served model: its rate, latency, errors and verdict."""
     traffic, verdict = look.service.traffic, look.service.verdict
-    parts = [look.serve.state]
+    parts: list[str] = [look.serve.state]
     if traffic is not None and traffic.seconds > 0:
         parts.append(f"{format_number(traffic.requests_per_second)} requests/s")
         if traffic.median_ms is not None:

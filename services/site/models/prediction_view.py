@@ -10,7 +10,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number
 from equipoise.type_aliases import JsonObject
 
-MAX_SIDE_PIXELS = 640
+MAX_SHOWN_PIXELS = 640
 MAX_ROWS = 10
 BOX_COLOR = "#D55E00"
 
@@ -59,7 +59,7 @@ def draw_answer(picture: bytes, answer: JsonObject) -> bytes | None:
     except (OSError, ValueError, SyntaxError):  # the service has read it; the page can do without it
         return None
     width = image.width
-    image.thumbnail((MAX_SIDE_PIXELS, MAX_SIDE_PIXELS))
+    image.thumbnail((MAX_SHOWN_PIXELS, MAX_SHOWN_PIXELS))
     scale = image.width / width
     drawing = ImageDraw.Draw(image)
     for box in answer.get("boxes", []):

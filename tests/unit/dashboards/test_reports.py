@@ -27,6 +27,7 @@ from tests.support.plan_documents import (
     build_step_prediction,
     build_step_times,
 )
+from tests.support.sweep_folders import SETUP
 from tests.unit.dashboards.test_training_run import record
 
 PLAN = build_plan(workers=4, batch=32, seconds=100.0, nodes=2, lr=0.125)
@@ -153,6 +154,12 @@ def test_page_of_a_plan_without_sweep_counts_no_trials():
     page = tradeoff_page(build_sweep(), "plan")
     assert page.lead == "Trade-off between speed and cost of measurements."
     assert [section.title for section in page.sections] == ["The plan"]
+
+
+def test_page_of_a_sweep_names_its_target_and_metric():
+    setup = replace(SETUP, target=0.5, metric_name="mAP")
+    page = tradeoff_page(build_sweep(plan=build_document(setup=setup), trial={"workload": "shelf"}), "own")
+    assert page.lead == "Trade-off between speed and cost of shelf, with a target of at least 0.5 mAP."
 
 
 def test_page_is_that_of_the_contents(tmp_path):

@@ -55,6 +55,18 @@ def test_figure_draws_the_values_of_the_table():
     assert list(traces["noise scale"].y) == pytest.approx([20] * 5)
 
 
+def test_page_calls_the_metric_by_its_name():
+    run = replace(record(), metric_name="mAP")
+    page = run_page(run)
+    assert page.lead.endswith("target at least 0.9 mAP.")
+    assert run_facts(run)["test mAP"] == "0.8"
+    assert describe_result(run).startswith("Did not reach the target of at least 0.9 mAP: the best mAP was 0.8;")
+    figure = laps_figure(laps_table(run), run.goal)
+    assert "mAP, validation" in {trace.name for trace in figure.data}
+    assert "metric" not in {axis.title.text for axis in figure.select_yaxes()}
+    assert "mAP" in page.sections[0].parts[1].data_table.columns
+
+
 def test_laps_without_norms_have_no_noise_scale():
     run = record()
     laps = [Lap(**{**vars(lap), "draws": 0, "local_norm": None, "total_norm": None}) for lap in run.laps]

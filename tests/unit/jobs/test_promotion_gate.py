@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from equipoise.config import TrainConfig
+from equipoise.drift.adaptation.gate_report import GATE_FILE, GateReport
 from equipoise.drift.adaptation.labelled_images import load_labelled_images
 from equipoise.drift.adaptation.workload import (
     LABELLED_FOLDER,
@@ -149,8 +150,14 @@ def test_model_that_learned_the_drift_passes(splits, tmp_path, capsys):
     rows, others = list_rows(capsys)
     zeros = 100 * float((splits.clean.targets == 0).double().mean())
     assert rows == {"clean": (100.0, 100.0), "drifted": (pytest.approx(zeros, abs=0.01), 100.0)} and others == []
+    report = GateReport.read(tmp_path / GATE_FILE)
+    assert {row.images: (100 * row.before, 100 * row.after) for row in report.rows} == {
+        name: pytest.approx(pair, abs=0.01) for name, pair in rows.items()
+    }
+    assert report.refusal is None
     assert not passes_gate(new, old, RECIPE, tmp_path)
     assert "accuracy lost on drifted images" in list_rows(capsys)[1][0]
+    assert "accuracy lost on drifted images" in str(GateReport.read(tmp_path / GATE_FILE).refusal)
 
 
 def test_model_that_forgot_an_earlier_condition_is_refused(splits, tmp_path, capsys):

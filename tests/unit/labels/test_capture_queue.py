@@ -4,7 +4,8 @@ import pytest
 
 from equipoise.captures.store import CaptureStore
 from equipoise.captures.traffic import TrafficSample
-from equipoise.labels.capture_queue import find_capture_id, list_capture_names, picture_name, read_capture_guess
+from equipoise.labels.capture_queue import list_capture_names, picture_name
+from equipoise.labels.captured_labels import find_capture_id
 from equipoise.labels.picture_labels import PictureLabels
 from services.labelling.capture_session import open_capture_session
 from tests.support.captures import CLASSES, build_request
@@ -77,7 +78,7 @@ def test_a_capture_that_made_room_for_others_is_refused(session):
 def test_a_capture_without_its_answer_has_no_guess(session):
     name = session.queue.list_names()[0]
     path = session.queue.require_picture(name)
-    assert read_capture_guess(path).label == "ant"
+    assert session.guesser(path).label == "ant"
     path.with_suffix(".json").write_text("{")
     assert session.find_guess(name) is None
 

@@ -225,7 +225,7 @@ def train_until_one_dies(rank, folder, victim):
     os._exit(0)
 
 
-@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.thorough]), 2])
 def test_workers_notice_at_once_that_one_has_died(tmp_path, victim):
     context = get_context("forkserver")
     processes = [context.Process(target=train_until_one_dies, args=(rank, tmp_path, victim)) for rank in range(3)]

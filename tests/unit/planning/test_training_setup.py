@@ -54,6 +54,7 @@ def test_other_target_gets_a_note():
     assert "target of at least 0.9 " in note and "has at least 0.95" in note
     note = describe_target_mismatch(SETUP, replace(SETUP, lower_is_better=True))
     assert "target of at least 0.9 " in note and "has at most 0.9:" in note
+    assert describe_target_mismatch(SETUP, replace(SETUP, metric_name="accuracy")) is None  # older plans name none
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from jobs.check import CheckOptions
 from jobs.compare_devices import ComparisonOptions
 from jobs.contact_sheet import ContactSheetOptions
 from jobs.demo.__main__ import DemoOptions
+from jobs.export_page import ExportPageOptions
 from jobs.label import LabelOptions
 from jobs.links import LinksOptions
 from jobs.plan import PlanOptions
@@ -21,6 +22,8 @@ from jobs.profile import ProfileOptions
 from jobs.publish import PublishOptions
 from jobs.ray_tune.sweep_options import SweepOptions
 from jobs.records import RecordsOptions
+from jobs.site_ray.down import DownOptions
+from jobs.site_ray.up import UpOptions
 from jobs.train import TrainOptions
 from tests.support.doc_fences import read_fences
 from tests.support.doc_pages import DOCS, HISTORY, README, list_pages
@@ -38,12 +41,16 @@ OPTION_CLASSES = (
     DemoOptions,
     RecordsOptions,
     LabelOptions,
+    ExportPageOptions,
     LinksOptions,
     ProfileOptions,
     ComparisonOptions,
+    UpOptions,
+    DownOptions,
 )
 OTHER_OPTIONS = {  # of Ray, pip, curl and other tools
     *("--working-dir", "--submission-id", "--no-wait", "--runtime-env-json", "--metadata-json", "--head", "--generate"),
+    *("--bind", "--directory"),  # of Python's http.server
     *("--help", "--constraint", "--editable", "--silent", "--form"),
     "--try",  # of equipoise profile: no field can have the name of a keyword
     *("--standalone", "--nproc-per-node", "--bs"),

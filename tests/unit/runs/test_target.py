@@ -46,6 +46,7 @@ def test_target_is_described_with_its_direction():
     assert Target(value=0.95).describe() == "at least 0.95"
     assert Target(value=0.2, lower_is_better=True).describe() == "at most 0.2"
     assert Target(value=None).describe() == "none"
+    assert Target(value=0.5, metric_name="mAP").describe() == "at least 0.5 mAP"
 
 
 def test_targets_of_one_metric_are_each_once_and_the_easiest_first():

@@ -19,11 +19,14 @@ from equipoise.training.finetune import (
     list_stages,
     load_pretrained,
 )
+from equipoise.training.initialization.initial_model import build_initial_model
 from equipoise.training.loop import Training
 from equipoise.training.torch_state import collect_weights
 from equipoise.workloads import load_workload
+from equipoise.workloads.detection.center_model import PRIOR, CenterModel
 from equipoise.workloads.models import model_factory
 from tests.support import any_workloads
+from tests.support.boxed_shelves import small_shelf
 from tests.support.errors import raises_code
 
 DIGITS = TrainConfig(workload="digits", batch_size=32, warmup=0)
@@ -68,6 +71,25 @@ def test_reused_rows_beside_new_classes_are_centered_and_scaled_down():
     factor = logits.norm() / expected.norm()
     torch.testing.assert_close(logits, factor * expected, atol=1e-5, rtol=1e-4)
     assert 0.3 * initial_norm < model.head.weight[:7].norm(dim=1).mean() < 0.7 * initial_norm
+
+
+def test_reused_rows_of_a_detector_answer_as_before_beside_new_classes_at_their_prior(tmp_path):
+    torch.manual_seed(1)
+    pretrained, names = CenterModel(4, width=16).eval(), ["oat milk", "peach tea", "lemon tea", "spanner"]
+    with torch.no_grad():
+        pretrained.head.weight.mul_(50)  # as after training
+        pretrained.head.bias.sub_(2)
+    config = TrainConfig(workload="x:y", batch_size=8, init_from=save_weights(tmp_path / "before", pretrained, names))
+    workload = small_shelf()
+    initial = build_initial_model(config, workload)
+    assert sorted(initial.reused_classes) == ["lemon tea", "oat milk", "peach tea"]
+    pictures = workload.input_transform(torch.device("cpu"), torch.float32)(workload.test.inputs)
+    with torch.no_grad():
+        maps, before = (model.eval()(pictures)["heatmap"] for model in (initial.model, pretrained))
+    for name in initial.reused_classes:
+        assert torch.equal(maps[:, workload.classes.index(name)], before[:, names.index(name)])
+    new = [index for index, name in enumerate(workload.classes) if name not in names]
+    assert torch.allclose(initial.model.head.bias[new].sigmoid(), torch.tensor(PRIOR))
 
 
 def test_reused_rows_are_unchanged_if_no_class_is_new():

@@ -1,6 +1,7 @@
 """Deployments of a site: each change is written down first, and then handed to Ray Serve as one document.
 
-A site that is killed between the two hands the document over when it starts again.
+A change that Serve does not take is undone. A site that is killed between the two hands the document over when it
+starts again.
 """
 
 import os
@@ -13,6 +14,7 @@ from equipoise.bundle.folder import verify_bundle
 from equipoise.bundle.manifest import Manifest
 from equipoise.errors import EquipoiseError
 from jobs.cluster.processes import find_free_ports
+from jobs.site_ray.detached_ray import STATE_FOLDER
 from services.http.server import require_unused_port
 from services.site.models.bundle_catalog import resolve_bundle
 from services.site.models.deployments.deployment import Deployment, require_deployment_name
@@ -20,7 +22,6 @@ from services.site.models.deployments.deployment_messages import DeployBody
 from services.site.models.deployments.deployment_store import DeploymentStore
 from services.site.models.deployments.serve_api import ServeApi
 from services.site.models.deployments.serve_config import DeploymentFolders, ServeState
-from services.site.settings import STATE_FOLDER
 
 ABSENT = ServeState(state="absent", message="Ray Serve does not run it")
 
@@ -53,8 +54,7 @@ class DeploymentManager:
 
     def apply_document(self) -> None:
         """Hand the present document to Serve, as after a restart of the site or of Ray."""
-        with self.store.lock():  # an older document must not come after a newer one
-            self.serve.apply_deployments(self.store.list_deployments(), self.results)
+        self._apply(self.serve)
 
     def deploy_bundle(self, body: DeployBody) -> Deployment:
         """Start a service of a bundle."""
@@ -76,16 +76,22 @@ class DeploymentManager:
             )
             return deployment.record_change("deploy", body.bundle, time.time())
 
-        self.serve  # noqa: B018 - refuses before anything is written
+        serve = self.serve  # refuses before anything is written
         added = self.store.add_deployment(build)
         if added.requires_key:
             self._write_key(name)
-        self.apply_document()
+        try:
+            self._apply(serve)
+        except EquipoiseError:  # nothing was deployed, so that the same request can be sent again
+            self.store.remove_deployment(name)
+            raise
         return added
 
     def start_canary(self, name: str, bundle: str, share: float) -> Deployment:
         """Let a bundle answer a share of the requests."""
-        self._require_same_model(name, bundle, "canary")
+        manifest = self._require_same_model(name, bundle, "canary")
+        current = self._verify(self.store.find_deployment(name).bundle, "compare with")
+        manifest.require_comparable(current, f"cannot start {bundle} as canary of {name}")
         return self._change(name, lambda deployment: deployment.start_canary(bundle, share, time.time()))
 
     def stop_canary(self, name: str) -> Deployment:
@@ -110,8 +116,9 @@ class DeploymentManager:
 
     def undeploy(self, name: str) -> Deployment:
         """End a service; its captures, labels and drift state stay below the results folder."""
+        serve = self.serve  # refuses before anything is written
         removed = self.store.remove_deployment(name)
-        self.apply_document()
+        self._apply(serve)
         return removed
 
     def read_key(self, name: str) -> str | None:
@@ -120,9 +127,19 @@ class DeploymentManager:
             return None
         return DeploymentFolders(results=self.results, name=name).keys_file.read_text("utf-8").split()[0]
 
+    def _apply(self, serve: ServeApi) -> None:
+        with self.store.lock():  # an older document must not come after a newer one
+            serve.apply_deployments(self.store.list_deployments(), self.results)
+
     def _change(self, name: str, change: Callable[[Deployment], Deployment]) -> Deployment:
+        serve = self.serve  # refuses before anything is written
+        before = self.store.find_deployment(name)
         changed = self.store.change_deployment(name, change)
-        self.apply_document()
+        try:
+            self._apply(serve)
+        except EquipoiseError:  # nothing was changed
+            self.store.change_deployment(name, lambda _: before)
+            raise
         return changed
 
     def _verify(self, bundle: str, action: str) -> Manifest:
@@ -131,8 +148,8 @@ class DeploymentManager:
         except EquipoiseError as error:
             raise error.within(f"cannot {action} {bundle[:200]}") from None
 
-    def _require_same_model(self, name: str, bundle: str, role: str) -> None:
-        """Refuse a bundle of another model, which clients and the drift monitor would not know."""
+    def _require_same_model(self, name: str, bundle: str, role: str) -> Manifest:
+        """Return the manifest of a bundle; refuse another model, which clients and the monitor would not know."""
         model, manifest = self.store.find_deployment(name).model, self._verify(bundle, "use")
         if manifest.name != model:
             raise EquipoiseError(
@@ -140,6 +157,7 @@ class DeploymentManager:
                 f"cannot use {bundle} as {role} of {name}: its model is {manifest.name}, not {model}",
                 f"publish it with --name {model}, or deploy it by itself",
             )
+        return manifest
 
     def _write_key(self, name: str) -> None:
         """Write a new key to the service's file, which its owner alone can read; an older file stays."""

@@ -11,7 +11,7 @@ from services.site.models.deployments.serve_config import DeploymentState
 BundlePath = Annotated[
     str, Meta(min_length=1, max_length=1000, description="path of a bundle below the results folder")
 ]
-Share = Annotated[float, Meta(gt=0, lt=1, description="fraction of the requests that the canary answers")]
+CanaryShare = Annotated[float, Meta(gt=0, lt=1, description="fraction of the requests that the canary answers")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class CanaryBody:
     """Request to let a bundle answer a share of the requests."""
 
     bundle: BundlePath
-    share: Share = 0.1
+    share: CanaryShare = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """What the pages and the API say of a deployment: its document, Serve's state, and what its service answers.
 
-All who look within two seconds share one look at each service, so that many open pages cost as much as one.
+All who look within four seconds share one look at each service, so that many open pages cost as much as one.
 """
 
 import threading
@@ -10,10 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from equipoise.captures.store import CaptureStore
 from equipoise.drift.diagnosis.verdict import StreamVerdict
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.errors import EquipoiseError
-from equipoise.labels.capture_queue import list_capture_names
+from equipoise.labels.capture_queue import CaptureLabelStore, list_capture_names, picture_name
 from services.http.message_types import ComparisonReply, ModelsReply
 from services.site.models.deployments.deployment import Deployment
 from services.site.models.deployments.deployment_manager import ABSENT, DeploymentManager
@@ -22,9 +23,9 @@ from services.site.models.deployments.serve_config import DeploymentFolders, Ser
 from services.site.models.deployments.service_calls import ServiceCalls
 from services.site.models.deployments.service_traffic import TrafficWindow
 
-CACHE_SECONDS = 2.0
+LOOK_SECONDS = 4.0  # for so long, one look at the services is shown to all
 UNREACHABLE = ServeState(state="absent", message="cannot reach Ray Serve; start the site again with equipoise up")
-ReplyT = TypeVar("ReplyT")
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +59,12 @@ class DeploymentStates:
         self._lock = threading.Lock()
         self._windows: dict[str, TrafficWindow] = {}
         self._looks: dict[str, DeploymentLook] = {}
-        self._looked_at = -CACHE_SECONDS
+        self._looked_at = -LOOK_SECONDS
 
     def list_looks(self) -> list[DeploymentLook]:
-        """Return a look at each deployment, by name, which is at most two seconds old."""
+        """Return a look at each deployment, by name, which is at most four seconds old."""
         with self._lock:
-            if time.monotonic() - self._looked_at >= CACHE_SECONDS:
+            if time.monotonic() - self._looked_at >= LOOK_SECONDS:
                 self._looks = {look.deployment.name: look for look in self._look_at_all()}
                 self._looked_at = time.monotonic()
             return [*self._looks.values()]
@@ -77,7 +78,7 @@ class DeploymentStates:
 
     def forget_looks(self) -> None:
         """Look anew at the next call, because something has been changed."""
-        self._looked_at = -CACHE_SECONDS
+        self._looked_at = -LOOK_SECONDS
 
     def open_service(self, deployment: Deployment) -> ServiceCalls:
         """Return the client of a deployment's service."""
@@ -99,8 +100,9 @@ class DeploymentStates:
         serve = UNREACHABLE if states is None else states.get(deployment.name, ABSENT)
         service = self._ask_service(deployment) if serve.state in ("running", "failed") or states is None else None
         folders = DeploymentFolders(results=self.manager.results, name=deployment.name)
-        names = list_capture_names(folders.captures)
-        labelled = sum(name.labelled for name in names)
+        names = {*map(picture_name, list_capture_names(folders.captures))}
+        store = CaptureLabelStore(folders.labels, CaptureStore(str(folders.captures)))
+        labelled = len(names & store.list_labelled())
         return DeploymentLook(
             deployment=deployment,
             serve=serve,
@@ -126,7 +128,7 @@ class DeploymentStates:
         )
 
 
-def answer_or_none(call: Callable[[], ReplyT]) -> ReplyT | None:
+def answer_or_none(call: Callable[[], AnswerT]) -> AnswerT | None:
     """Return the answer of a service, or None if it does not answer: the page shows what it has."""
     with suppress(EquipoiseError):
         return call()

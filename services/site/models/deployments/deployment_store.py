@@ -13,12 +13,12 @@ from equipoise.storage.atomic import read_json, write_json
 from equipoise.storage.json_decoding import decode_json_value
 from services.site.models.deployments.deployment import Deployment
 
-DOCUMENT_FILE, LOCK_FILE = "deployments.json", "deployments.lock"
+DOCUMENT_FILE, DOCUMENT_LOCK_FILE = "deployments.json", "deployments.lock"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentDocument:
-    """Contents of deployments.json."""
+    """Contents of deployments.json: all deployments of a site."""
 
     schema: int = 1
     deployments: tuple[Deployment, ...] = ()
@@ -56,7 +56,7 @@ class DeploymentStore:
     def lock(self) -> Iterator[None]:
         """Keep other threads and processes from changing the document until the end of the block."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / LOCK_FILE).open("ab") as lock_file:
+        with (self.folder / DOCUMENT_LOCK_FILE).open("ab") as lock_file:
             fcntl.flock(lock_file, fcntl.LOCK_EX)
             yield
 

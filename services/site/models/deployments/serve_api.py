@@ -14,8 +14,8 @@ from services.site.models.deployments.serve_config import (
 )
 
 APPLICATIONS_PATH = "/api/serve/applications/"
-READ_SECONDS = 10.0
-APPLY_SECONDS = 120.0  # the first document starts Serve's controller
+READ_SECONDS = 20.0
+APPLY_SECONDS = 180.0  # the first document starts Serve's controller
 
 
 class ServeApi:
@@ -30,10 +30,10 @@ class ServeApi:
 
     def apply_deployments(self, deployments: Sequence[Deployment], results: Path) -> None:
         """Make Serve run these deployments of the site, and what others have deployed, but none besides."""
-        others = find_other_applications(self._read_details())
+        others = find_other_applications(self._read_details(APPLY_SECONDS))
         config = build_serve_config(deployments, results, others)
         self.ray.request("PUT", APPLICATIONS_PATH, config, timeout=APPLY_SECONDS)
 
-    def _read_details(self) -> Mapping[str, Any]:
-        details = self.ray.request("GET", APPLICATIONS_PATH, timeout=READ_SECONDS)
+    def _read_details(self, seconds: float = READ_SECONDS) -> Mapping[str, Any]:
+        details = self.ray.request("GET", APPLICATIONS_PATH, timeout=seconds)
         return details if isinstance(details, dict) else {}

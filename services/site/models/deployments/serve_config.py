@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from equipoise.formatting import make_printable
 from equipoise.type_aliases import JsonObject
+from jobs.site_ray.detached_ray import STATE_FOLDER
 from services.site.models.deployments.deployment import Deployment
-from services.site.settings import STATE_FOLDER
 
 APPLICATION_PREFIX = "equipoise-site-"
 """in front of the names of the site's applications, which tells them from those of others"""

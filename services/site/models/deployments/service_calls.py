@@ -20,7 +20,7 @@ from services.http.message_types import ComparisonReply, ModelsReply
 CALL_TIMEOUT_SECONDS = 3.0
 PREDICTION_TIMEOUT_SECONDS = 30.0
 MAX_REPLY_BYTES = 1 << 24
-ReplyT = TypeVar("ReplyT")
+DecodedReplyT = TypeVar("DecodedReplyT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class ServiceCalls:
         return self._get_json("models", lambda contents: msgspec.convert(contents, ModelsReply))
 
     def get_verdict(self) -> StreamVerdict:
-        """Return the drift verdict."""
+        """Return the drift verdict on its requests."""
         return self._get_json(f"drift?model={quote(self.model)}", StreamVerdict.from_json)
 
     def get_events(self) -> list[DriftEvent]:
@@ -65,7 +65,7 @@ class ServiceCalls:
         answer: JsonObject = json.loads(content)
         return answer
 
-    def _get_json(self, path: str, decode: Callable[[Any], ReplyT]) -> ReplyT:
+    def _get_json(self, path: str, decode: Callable[[Any], DecodedReplyT]) -> DecodedReplyT:
         content = self._send(path)
         try:
             return decode(json.loads(content))

@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.http.auth import WWW_AUTHENTICATE, ApiKeyAuth, extract_key, reject_cross_site
+from services.http.auth import ApiKeyAuth, build_challenge, extract_key, reject_cross_site
 from tests.support.asgi import build_request
 from tests.support.rejections import raises_rejection
 
@@ -77,8 +77,10 @@ def test_route_is_left_open_without_keys():
     assert not ApiKeyAuth(()) and ApiKeyAuth(("open-sesame",))
 
 
-def test_browser_is_told_to_ask_for_a_password():
-    assert "Basic" in WWW_AUTHENTICATE["www-authenticate"] and "Bearer" in WWW_AUTHENTICATE["www-authenticate"]
+def test_browser_is_told_to_ask_for_a_password_where_one_is_accepted():
+    requests = [build_request(method=method) for method in ("GET", "POST", "HEAD")]
+    challenges = [build_challenge(request)["www-authenticate"] for request in requests]
+    assert challenges == ['Basic realm="the key as password"', "Bearer", "Bearer"]
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "", "else"])

@@ -103,16 +103,24 @@ def require_replays(configs, results):
             ]
 
 
-FAST_SHAPES = [(3, 2)]
-SLOW_SHAPES = [
-    pytest.param(processes, servers, marks=pytest.mark.slow)
-    for processes in (2, 3, 4, 5, 6)
+FAST_SHAPE = (3, 2)
+SLOW_SHAPES = [(2, 1), (4, 0), (6, 3)]  # the fewest workers, workers that all have a server, and the most of both
+FURTHER_SHAPES = [
+    (processes, servers)
+    for processes in range(2, 7)
     for servers in range(min(3, processes) + 1)
-    if (processes, servers) not in FAST_SHAPES
+    if (processes, servers) not in [FAST_SHAPE, *SLOW_SHAPES]
 ]
 
 
-@pytest.mark.parametrize(("processes", "servers"), FAST_SHAPES + SLOW_SHAPES)
+@pytest.mark.parametrize(
+    ("processes", "servers"),
+    [
+        FAST_SHAPE,
+        *(pytest.param(*shape, marks=pytest.mark.slow) for shape in SLOW_SHAPES),
+        *(pytest.param(*shape, marks=[pytest.mark.slow, pytest.mark.thorough]) for shape in FURTHER_SHAPES),
+    ],
+)
 def test_run_is_the_replay_of_its_log(rendezvous_folder, processes, servers):
     configs = build_configs(processes, servers)
     require_replays(configs, run_with_gloo(processes, rendezvous_folder, train_runs, configs))

@@ -175,7 +175,11 @@ def train_on_nodes(configs, nodes):
 
 @pytest.mark.parametrize(
     "nodes",
-    [(0, 0, 1), pytest.param((0, 0), marks=pytest.mark.slow), pytest.param((0, 1, 0, 1, 1), marks=pytest.mark.slow)],
+    [
+        (0, 0, 1),
+        pytest.param((0, 0), marks=[pytest.mark.slow, pytest.mark.thorough]),
+        pytest.param((0, 1, 0, 1, 1), marks=pytest.mark.slow),
+    ],
 )
 def test_workers_of_a_node_sum_first(rendezvous_folder, nodes):
     config = replace(SHORT, workers=len(nodes), all_reduce="two-level", **CASES["adamw"])

@@ -1,4 +1,4 @@
-"""Answers of torchvision's SSD by tensors of fixed shapes: those of torchvision, in training, in a bundle and in a service."""
+"""Answers of an SSD by tensors of fixed shapes: those of torchvision, in training, in a bundle and in a service."""
 
 import json
 

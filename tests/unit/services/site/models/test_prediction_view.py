@@ -6,7 +6,7 @@ import json
 import pytest
 from PIL import Image
 
-from services.site.models.prediction_view import MAX_SIDE_PIXELS, build_prediction_view, read_text_request
+from services.site.models.prediction_view import MAX_SHOWN_PIXELS, build_prediction_view, read_text_request
 from tests.support.errors import raises_code
 
 
@@ -28,7 +28,7 @@ def test_boxes_are_drawn_in_a_picture_that_is_scaled_down():
     box = {"label": "cola", "score": 0.9, "x": 200, "y": 200, "width": 400, "height": 400}
     view = build_prediction_view({"version": "v", "boxes": [box]}, encode_picture((1280, 1280)))
     with Image.open(io.BytesIO(view.picture)) as shown:
-        assert shown.size == (MAX_SIDE_PIXELS, MAX_SIDE_PIXELS)
+        assert shown.size == (MAX_SHOWN_PIXELS, MAX_SHOWN_PIXELS)
         assert shown.getpixel((100, 200)) != (128, 128, 128) and shown.getpixel((50, 50)) == (128, 128, 128)
     assert view.headline == "1 found" and view.rows == (("cola", "90.0%"),)
 

@@ -4,7 +4,7 @@ Runs on the Ray at --ray, or on the one that an earlier call started for the fol
 which listens on loopback alone. Ctrl-C ends the site; the Ray and its jobs go on, and the same command shows them
 again. `equipoise down` ends that Ray.
 
-Exit status: 1 the disk is full; 2 wrong options or files; 143 stopped.
+Exit status: 0 ended by Ctrl-C; 1 the disk is full; 2 wrong options or files; 143 stopped before it served.
 """
 
 from equipoise.startup_signals import exit_on_startup_signals
@@ -78,7 +78,7 @@ class UpOptions:
             )
 
 
-@command(on_stop=GOES_ON)
+@command()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     options = parse_options(UpOptions, arguments)
@@ -91,7 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = server.parse_site_settings(build_settings(options))
     with lock_folder(state_folder):
         url, token = join_ray(options, state_folder)
-        server.serve_site(settings.model_copy(update={"ray_dashboard": url, "ray_token": token}))
+        try:
+            server.serve_site(settings.model_copy(update={"ray_dashboard": url, "ray_token": token}))
+        except KeyboardInterrupt:
+            print(f"\n{GOES_ON}", file=sys.stderr)
     return 0
 
 

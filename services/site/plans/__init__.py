@@ -1,0 +1,1 @@
+"""Plans within limits that are moved in a browser, computed by the library."""

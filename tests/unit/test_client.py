@@ -1,0 +1,65 @@
+"""The client of the site against a real one, which runs without Ray."""
+
+import pytest
+
+from equipoise.client import EquipoiseClient
+from equipoise.errors import EquipoiseError
+from tests.support.site import serve_site
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    with serve_site(tmp_path_factory.mktemp("client") / "results", ["run key-of-run", "view key-of-view"]) as site:
+        yield site.url
+
+
+@pytest.fixture
+def client(url):
+    return EquipoiseClient(url, "key-of-run")
+
+
+def test_commands_have_their_options_with_help_and_choices(client):
+    commands = {command["command"]: command for command in client.list_commands()}
+    options = {option["name"]: option for option in commands["train"]["options"]}
+    assert options["precision"]["choices"] == ["fp32", "bf16", "fp64"] and options["out"]["required"]
+    assert commands.keys() == {"sweep", "train", "plan", "publish", "check", "adapt", "profile"}
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        ({"workload": "digits", "lr": "fast"}, "option-format", "--lr must be a number, got 'fast'"),
+        ({"workload": "digits", "color": "red"}, "option-unknown", "unknown option --color; see equipoise train"),
+        ({}, "option-missing", "missing: --workload or --command; give one of the two"),
+        ({"workload": "digits", "batch_size": 8, "compile": False}, "cluster-unreachable", "runs without Ray"),
+    ],
+)
+def test_what_the_site_refuses_is_the_sentence_and_code_of_the_command(client, options, code, sentence):
+    with pytest.raises(EquipoiseError) as caught:
+        client.start_job("train", out="first", **options)
+    assert caught.value.code == code and sentence in str(caught.value)
+
+
+def test_an_unknown_job_and_a_body_that_is_none_are_refused(client):
+    with pytest.raises(EquipoiseError, match="cannot find the job 'a b'"):
+        client.get_job("a b")
+    with pytest.raises(EquipoiseError, match="cannot read the job in the request"):
+        client.request("POST", "jobs", {"command": "train", "options": {"lr": {}}})
+    with pytest.raises(EquipoiseError, match="command must be one of sweep, train"):
+        client.start_job("rm")
+    assert client.list_jobs() == [] and "no Ray" in client.get_cluster()["problem"]
+
+
+def test_a_key_without_the_role_and_no_key_are_told_what_is_needed(url):
+    with pytest.raises(EquipoiseError, match="it needs the role run"):
+        EquipoiseClient(url, "key-of-view").start_job("train", workload="digits", out="first")
+    with pytest.raises(EquipoiseError, match="an API key is required"):
+        EquipoiseClient(url).list_jobs()
+
+
+def test_an_address_without_a_site_is_told(url):
+    with pytest.raises(EquipoiseError, match=r"cannot reach the site at http://127.0.0.1:1") as caught:
+        EquipoiseClient("http://127.0.0.1:1").list_jobs()
+    assert caught.value.code == "service-unavailable"
+    with pytest.raises(EquipoiseError, match=r"cannot use '127.0.0.1:8080' as the address"):
+        EquipoiseClient("127.0.0.1:8080")
