@@ -12,6 +12,8 @@ from services.site.site_server import start_site
 
 CSRF_VALUE = re.compile(r'name="csrf_token" value="([0-9a-f]+)"')
 
+REQUEST_SECONDS = 200  # the first deployment on a Ray starts Serve's controller
+
 
 @contextmanager
 def serve_site(results, keys=None, part_builders=None, **options):
@@ -42,7 +44,7 @@ class SiteClient:
 
     def request(self, method, path, body=None, **headers):
         """Return the response and its body; header names are given with underscores for hyphens."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=REQUEST_SECONDS)
         sent = {name.replace("_", "-"): text for name, text in headers.items()}
         if self.cookie:
             sent.setdefault("cookie", self.cookie)
