@@ -30,7 +30,10 @@ TURNS, CALLS_PER_TURN, UNTIMED_CALLS = 7, 5, 3
 
 def main() -> None:
     """Print a line for each bundle."""
-    with sync_playwright() as driver, driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"]) as browser:
+    with (
+        sync_playwright() as driver,
+        driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"]) as browser,
+    ):
         print(f"Chromium {browser.version}, a picture of {PICTURE_SIZE[0]}x{PICTURE_SIZE[1]}, milliseconds, medians")
         for name in sys.argv[1:]:
             print_bundle(Path(name), browser)
@@ -60,8 +63,7 @@ def print_bundle(folder: Path, browser: Any) -> None:
             page.close()
     medians = "; ".join(f"{name} {statistics.median(values):.2f}" for name, values in turns.items())
     ratio = statistics.median(
-        page_time / outside
-        for page_time, outside in zip(turns["page, model"], turns["outside, model"], strict=True)
+        page_time / outside for page_time, outside in zip(turns["page, model"], turns["outside, model"], strict=True)
     )
     print(f"{bundle.name}: {medians}; ratio of the model {ratio:.2f}; page of {size / 1e6:.2f} MB")
 

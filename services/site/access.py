@@ -36,6 +36,12 @@ class SiteAccess:
         """Return a route that calls its handler only for a viewer with the role, from a page of this site."""
 
         async def checked(request: Request) -> Response:
+            try:
+                return await answer(request)
+            finally:
+                await request.close()  # the files of a form that has been read
+
+        async def answer(request: Request) -> Response:
             self.require_own_host(request)
             viewer = self.find_viewer(request)
             if route.role is not None and viewer is None:

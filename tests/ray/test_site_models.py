@@ -100,7 +100,10 @@ def check_answers(client, first):
     """The page to try a model shows the answer of the service, whose traffic the site measures."""
     page = client.try_picture()
     assert client.predict()["label"] in page and first in page and "data:image/png" in page
-    assert client.wait_for(lambda found: found["traffic"]["total"] >= 2)["verdict"]["state"] == "unknown"
+    assert (
+        client.wait_for(lambda found: found["traffic"] and found["traffic"]["total"] >= 2)["verdict"]["state"]
+        == "unknown"
+    )
 
 
 def check_swaps(client, first, second):
@@ -109,12 +112,14 @@ def check_swaps(client, first, second):
     client.call("POST", "/digits/promote", {}, expected=400)  # there is no canary
     client.call("POST", "/digits/canary", {"bundle": "bundles/second", "share": 0.5})
     client.wait_for_versions({first, second})
-    answered = client.deployment()["traffic"]["total"]
+    answered = client.wait_for(lambda found: found["traffic"])["traffic"]["total"]
     assert client.call("POST", "/digits/promote", {})["bundle"] == "bundles/second"
     client.wait_for_versions({second})
     assert client.call("POST", "/digits/roll-back")["bundle"] == "bundles/first"
     client.wait_for_versions({first})
-    assert client.wait_for(lambda found: found["traffic"]["total"] > answered)  # the same replica counts on
+    assert client.wait_for(
+        lambda found: found["traffic"] and found["traffic"]["total"] > answered
+    )  # the same replica counts on
     kinds = [change["kind"] for change in client.deployment()["history"]]
     assert kinds == ["deploy", "canary", "promote", "roll back"]
 
