@@ -15,6 +15,8 @@ from jobs.demo.label_staff import STAFF_NAMES
 from tests.support.ray_cluster import ROOT
 from tests.unit.dashboards.test_demo_report import require_numbers
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def finished_demo(tmp_path_factory):
