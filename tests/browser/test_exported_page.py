@@ -128,7 +128,7 @@ def test_answer_is_drawn_and_the_slider_chooses_its_boxes(browser, squares, squa
         page.on("request", lambda request: hosts.add(request.url[: len(squares_page)]))
         assert find_accessibility_violations(page) == []
         answer = ask_page(page, "scene.png", data)
-        assert f"Found {len(expected)} boxes" in page.locator("#state").inner_text()
+        assert f"Found {len(expected)} box" in page.locator("#state").inner_text()
         assert "ms for the model" in page.locator("#state").inner_text()
         assert page.locator("#answers td:first-child").all_inner_texts() == [box.label for box in expected]
         box = expected[0]
