@@ -21,7 +21,7 @@ function drawAnswer(canvas, bitmap, boxes, scale = 1, labels = [...new Set(boxes
   const context = canvas.getContext("2d"), unit = Math.max(bitmap.width, bitmap.height) / 400;
   [canvas.width, canvas.height] = [bitmap.width, bitmap.height];
   context.drawImage(bitmap, 0, 0);
-  context.lineWidth = 2 * unit;
+  context.lineWidth = Math.max(2 * unit, 1); // a thinner line cannot be seen on a small picture
   context.font = `${14 * unit}px system-ui`;
   for (const box of boxes) {
     const color = BOX_COLORS[labels.indexOf(box.label) % BOX_COLORS.length], text = `${box.label} ${Math.round(100 * box.score)} %`;

@@ -34,7 +34,7 @@ def measure_at_50(workload, model):
 
 def test_hand_labelled_pictures_have_inexact_boxes_of_other_products(tmp_path):
     save_hand_labelled_shelves(tmp_path, seed=0)
-    workload = load_workload(TrainConfig(workload="boxes", data=str(tmp_path), image_size=PIXELS))
+    workload = load_workload(TrainConfig(workload="boxes", data=str(tmp_path), image_size=PIXELS, batch_size=8))
     assert sorted(workload.classes) == sorted(product.name for product in PRODUCTS)
     assert [len(split) for split in (workload.train, workload.test)] == [24, 6]
     boxes = workload.train.targets[workload.train.targets[..., 0] >= 0]

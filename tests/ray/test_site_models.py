@@ -100,10 +100,8 @@ def check_answers(client, first):
     """The page to try a model shows the answer of the service, whose traffic the site measures."""
     page = client.try_picture()
     assert client.predict()["label"] in page and first in page and "data:image/png" in page
-    assert (
-        client.wait_for(lambda found: found["traffic"] and found["traffic"]["total"] >= 2)["verdict"]["state"]
-        == "unknown"
-    )
+    deployment = client.wait_for(lambda found: found["verdict"] and found["traffic"] and found["traffic"]["total"] >= 2)
+    assert deployment["verdict"]["state"] == "unknown"
 
 
 def check_swaps(client, first, second):

@@ -23,7 +23,9 @@ def build_detector_manifest():
         average_precision=0.5, average_precision_50=0.75, by_class={}, threshold=0.375, precision=0.9, recall=0.8
     )
     outputs = (*boxes.list_box_outputs(), FEATURES)
-    return build_manifest(kind="boxes", image=None, boxes=boxes, outputs=outputs, metrics=metrics)
+    return build_manifest(
+        kind="boxes", image=None, boxes=boxes, inputs=boxes.list_inputs(), outputs=outputs, metrics=metrics
+    )
 
 
 def test_page_of_a_detector_fits_whole_pictures_and_knows_the_threshold():

@@ -155,7 +155,7 @@ def test_link_with_an_unknown_estimate_is_left_out(name):
 
 def test_step_seconds_are_given_in_milliseconds():
     assert format_milliseconds(predict_step(1, 8)) == "10 ms (8 to 12.5)"
-    assert format_milliseconds(predict_step(1, 8, seconds=12.3456)) == "1.235e+04 ms (8 to 12.5)"
+    assert format_milliseconds(predict_step(1, 8, seconds=12.3456)) == "12,346 ms (8 to 12.5)"
     for name in ("seconds", "low", "high"):
         assert format_milliseconds(replace(predict_step(1, 8), **{name: None})) == ""
 

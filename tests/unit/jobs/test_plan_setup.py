@@ -132,7 +132,7 @@ def test_plan_that_no_run_confirmed_is_said_to_be_so(digits_plan, tmp_path, caps
     assert unconfirmed.startswith("note: the plan at") and "is not confirmed: no training run" in unconfirmed
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(None, "missed the target"), (9500.0, "took 9.5e+03 s")])
+@pytest.mark.parametrize(("seconds", "said"), [(None, "missed the target"), (9500.0, "took 9,500 s")])
 def test_plan_that_a_run_refuted_is_warned_of(seconds, said, digits_plan, tmp_path, capsys):
     document = PlanDocument.read(digits_plan / PLAN_FILE)
     run = build_refuting_run(document.plan, seconds)

@@ -118,7 +118,7 @@ def test_text_names_devices_and_dollars_where_there_are_some():
     both, none = build_document(priced, free), build_document(free)
     assert has_dollars(both) and not has_dollars(none)
     assert has_dollars(SimpleNamespace(plan=priced, front=())) and not has_dollars(SimpleNamespace(plan=None, front=()))
-    assert format_dollars(priced, both) == f"  {'1.235e+04':>10}" and format_dollars(free, both) == " " * 12
+    assert format_dollars(priced, both) == f"  {'12,346':>10}" and format_dollars(free, both) == " " * 12
     assert format_dollars(priced, none) == ""
 
 

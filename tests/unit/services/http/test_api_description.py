@@ -14,6 +14,7 @@ from services.http.prediction_types import PredictionReply
 from services.limits import Limits
 
 REJECTIONS_WITHOUT_BODY = {
+    "GET /label": {404},
     "GET /models/{name}/compared": {404},
     "GET /drift": {404, 503},
     "GET /drift/history": {404, 503},
