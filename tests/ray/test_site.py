@@ -14,7 +14,7 @@ from jobs.site_ray.detached_ray import STATE_FOLDER, find_detached_ray, read_ray
 from tests.support.ray_cluster import ROOT
 from tests.support.site_process import START_SECONDS, SiteProcess, end_site_ray
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture(scope="module")
