@@ -1,6 +1,8 @@
 """Server of `equipoise label`: checks what it is given, listens, and answers until it is stopped."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +46,18 @@ class LabellingSettings(ListenSettings):
 
 def parse_settings(values: dict[str, Any]) -> LabellingSettings:
     """Return the settings of a command; refuse wrong ones in the words of its options."""
-    try:
+    with refuse_by_options():
         settings = LabellingSettings(**values)
         settings.require_tls()
         settings.read_api_keys()
+    return settings
+
+
+@contextmanager
+def refuse_by_options() -> Iterator[None]:
+    """Raise what the block finds wrong with settings in the words of the command's options."""
+    try:
+        yield
     except ValidationError as error:
         cause = error.errors()[0].get("ctx", {}).get("error")
         if not isinstance(cause, EquipoiseError):
@@ -55,7 +65,6 @@ def parse_settings(values: dict[str, Any]) -> LabellingSettings:
         raise name_options(cause) from None
     except EquipoiseError as error:
         raise name_options(error) from None
-    return settings
 
 
 def name_options(error: EquipoiseError) -> EquipoiseError:

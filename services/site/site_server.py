@@ -3,11 +3,9 @@
 import threading
 from typing import Any
 
-from pydantic import ValidationError
-
 from equipoise.errors import EquipoiseError
 from services.http.server import HttpServer, require_unused_port
-from services.labelling.server import name_options
+from services.labelling.server import refuse_by_options
 from services.site.application import PartBuilder, SiteApplication, list_part_builders
 from services.site.jobs_on_ray.command_forms import load_all_forms
 from services.site.settings import SiteSettings
@@ -17,17 +15,10 @@ CLOSE_SECONDS = 5.0  # for requests in progress when the server stops
 
 def parse_site_settings(values: dict[str, Any]) -> SiteSettings:
     """Return the settings of `equipoise up`; refuse wrong ones in the words of its options."""
-    try:
+    with refuse_by_options():
         settings = SiteSettings(**values)
         settings.require_tls()
         settings.read_role_keys()
-    except ValidationError as error:
-        cause = error.errors()[0].get("ctx", {}).get("error")
-        if not isinstance(cause, EquipoiseError):
-            raise
-        raise name_options(cause) from None
-    except EquipoiseError as error:
-        raise name_options(error) from None
     require_unused_port(settings.host, settings.port)
     return settings
 

@@ -61,7 +61,8 @@ def list_box_values(boxes):
 def test_boxes_are_those_of_the_bundle(browser, squares, squares_page):
     bundle, counts = load_bundle(squares), []
     with browser.page(squares_page) as page:
-        for name, data in vary_picture(draw_scene()).items():
+        pictures = [picture for seed in (98, 99) for picture in vary_picture(draw_scene(seed)).items()]
+        for name, data in pictures:
             [expected] = bundle.find_boxes([data])
             answer = ask_page(page, name, data)
             boxes = [box for box in answer["boxes"] if box["score"] >= bundle.threshold]
@@ -74,7 +75,7 @@ def test_boxes_are_those_of_the_bundle(browser, squares, squares_page):
             assert np.allclose(scores, [box.score for box in expected], rtol=0, atol=score_error), name
             counts.append(len(boxes))
     # squares that are tiny or stretched are found by neither
-    assert len(counts) >= 20 and np.count_nonzero(counts) >= 8, counts
+    assert len(counts) >= 20 and np.count_nonzero(counts) >= 15, counts
 
 
 def test_scores_are_those_of_the_bundle(browser, digits, digits_page):
