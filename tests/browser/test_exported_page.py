@@ -19,6 +19,7 @@ from tests.support.ray_cluster import ROOT
 from tests.support.square_detector import draw_squares, publish_squares
 
 DIGIT = ROOT / "examples" / "digit.png"
+BOX_COLORS = np.array([(0xE6, 0x9F, 0x00), (0x56, 0xB4, 0xE9), (0x00, 0x9E, 0x73)])  # of the first three labels
 DECODERS_DIFFER = {".jpg", ".webp"}
 """formats whose pixels a browser may round in another way than Pillow"""
 
@@ -139,6 +140,8 @@ def test_answer_is_drawn_and_the_slider_chooses_its_boxes(browser, squares, squa
         column, row = round(box.x + box.width), round(box.y + box.height / 2)
         drawn, bare = np.reshape(pixels, (7, 4))[:, :3], draw_scene()[row, column - 3 : column + 4]
         assert np.abs(drawn - bare.astype(int)).max() > 60, pixels  # a line crosses the right side
+        distances = np.abs(drawn[:, None] - BOX_COLORS).max(2)
+        assert distances.min() < 80, pixels  # in the colour of a label
         assert find_overflowing_elements(page) == [] and find_accessibility_violations(page) == []
         page.locator("#threshold").focus()
         page.keyboard.press("Home")
