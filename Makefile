@@ -22,9 +22,9 @@ demo-detection: .venv/ready ## the story of a detector: train, serve, detect a c
 	$(BIN)/python -m jobs.demo --act detection --out runs/demo-detection
 
 test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, browser, Ray and HTTP tests; everything is real, nothing is mocked
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow" tests/unit tests/contract tests/replay tests/browser tests/docs/test_reference.py
-	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow" tests/ray
-	$(BIN)/python -m pytest -m "not slow" tests/serving
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow and not thorough" tests/unit tests/contract tests/replay tests/browser tests/docs/test_reference.py
+	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow and not thorough" tests/ray
+	$(BIN)/python -m pytest -m "not slow and not thorough" tests/serving
 
 test-slow: .venv/ready .venv/browser/ready ## how often intervals hold, how rare false alarms are, how good the search is; killed jobs and swapped models
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "slow and not thorough" tests/unit tests/contract tests/browser

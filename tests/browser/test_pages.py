@@ -254,11 +254,6 @@ def test_page_fits_its_window_and_is_accessible(browser, pages, kind, width, sch
         for panel in page.locator(".panel").all():
             assert panel.locator("svg").count() and panel.bounding_box()["width"] > 250
         assert find_accessibility_violations(page) == []
-
-
-@pytest.mark.parametrize("kind", PAGE_KINDS)
-def test_no_table_cell_is_cut_on_a_phone(browser, pages, kind):
-    with browser.page(pages[kind], "phone") as page:
         assert page.locator("th, td").count() and find_clipped_cells(page) == []
 
 

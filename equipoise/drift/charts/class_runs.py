@@ -88,13 +88,17 @@ class ClassRunEstimator:
 
 def fit_run_length(pair_shares: FloatArray, step_size: FloatArray) -> FloatArray:
     """Return (streams,) the run length that fits pair shares (streams, 3) best; model errors break some pairs."""
-    fits = expected_pair_shares(CANDIDATE_RUN_LENGTHS, step_size[:, None])  # (streams, lengths, 3)
-    kept = (fits * pair_shares[:, None]).sum(2) / np.maximum((fits**2).sum(2), 1e-12)
-    errors = ((pair_shares[:, None] - np.clip(kept, MIN_PAIR_AGREEMENT, 1)[..., None] * fits) ** 2).sum(2)
-    return np.asarray(CANDIDATE_RUN_LENGTHS[errors.argmin(1)])
+    if (step_size == step_size[0]).all():  # as in simulations, where all streams share one row of expected shares
+        step_size = step_size[:1]
+    fits = expected_pair_shares(CANDIDATE_RUN_LENGTHS, step_size[:, None])  # 3 of (streams or 1, lengths)
+    shares = [pair_shares[:, [column]] for column in range(len(fits))]
+    products = sum(fit * share for fit, share in zip(fits, shares, strict=True))
+    kept = np.clip(products / np.maximum(sum(fit**2 for fit in fits), 1e-12), MIN_PAIR_AGREEMENT, 1)
+    errors = sum((share - kept * fit) ** 2 for fit, share in zip(fits, shares, strict=True))
+    return np.asarray(CANDIDATE_RUN_LENGTHS[np.asarray(errors).argmin(1)])
 
 
-def expected_pair_shares(run_length: FloatArray, step_size: FloatArray) -> FloatArray:
+def expected_pair_shares(run_length: FloatArray, step_size: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the expected share of pairs in one run: within a step, with the last step, with earlier steps.
 
     Runs end at random, so two images i and j belong to one run with probability r^|i - j|, with r = 1 - 1/length.
@@ -105,4 +109,4 @@ def expected_pair_shares(run_length: FloatArray, step_size: FloatArray) -> Float
         2 * (step_size * goes_on * run_length - goes_on * (1 - through) * run_length**2) / (step_size * (step_size - 1))
     )
     last = goes_on * ((1 - through) * run_length / step_size) ** 2
-    return np.stack([within, last, last / LAG_MEMORY_STEPS / (1 - (1 - 1 / LAG_MEMORY_STEPS) * through)], -1)
+    return within, last, last / LAG_MEMORY_STEPS / (1 - (1 - 1 / LAG_MEMORY_STEPS) * through)

@@ -160,7 +160,9 @@ class CusumState:
         for index, memory in enumerate(FEATURE_MEMORY_IMAGES):
             decay = np.exp(-size / memory)[:, None]
             mean_weight = (memory * (1 - decay[:, 0]) / np.maximum(size, 1))[:, None]  # averaged over the step
-            self.rest[:, index] = decay * self.rest[:, index] + mean_weight * step_sums.rest
+            rest = self.rest[:, index]  # the largest of these arrays, updated in place
+            rest *= decay
+            rest += mean_weight * step_sums.rest
             self.weight[:, index] = decay * self.weight[:, index] + mean_weight * step_sums.counts
             self.squares[:, index] = decay**2 * self.squares[:, index] + mean_weight**2 * step_sums.counts
 

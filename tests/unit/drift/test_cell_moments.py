@@ -166,7 +166,7 @@ def test_pairs_in_one_run_follow_their_definition(length, size):
     within = (goes_on ** np.abs(apart[apart != 0])).mean()
     lags = [(goes_on ** (lag * size + apart)).mean() for lag in range(1, 400)]
     earlier = sum(share / 8 * (1 - 1 / 8) ** index for index, share in enumerate(lags))
-    shares = expected_pair_shares(np.array(length), np.array(float(size)))
+    shares = np.array(expected_pair_shares(np.array(length), np.array(float(size))))
     assert shares == pytest.approx([within, lags[0], earlier], rel=1e-9, abs=1e-12)
 
 
@@ -174,9 +174,13 @@ def test_pairs_in_one_run_follow_their_definition(length, size):
 def test_run_length_is_found_from_its_pairs_though_a_model_errs(agreement):
     lengths = np.geomspace(1, 4096, 49)[[0, 8, 20, 30]]
     sizes = np.full(4, 16.0)
-    pairs = agreement * expected_pair_shares(lengths[:, None], sizes[:, None])[:, 0]
+    pairs = agreement * np.stack(expected_pair_shares(lengths, sizes), 1)
     assert fit_run_length(pairs, sizes)[1:] == pytest.approx(lengths[1:])
     assert agreement < 1 or fit_run_length(pairs, sizes)[0] == 1
+    several = np.array([8.0, 16.0, 16.0, 32.0])  # each stream is fitted as if it were alone
+    pairs = np.stack(expected_pair_shares(lengths, several), 1)
+    alone = [fit_run_length(pairs[[row]], several[[row]])[0] for row in range(4)]
+    assert fit_run_length(pairs, several).tolist() == alone == pytest.approx(lengths)
 
 
 def test_estimator_of_runs_begins_without_them_and_one_class_has_none():
