@@ -33,7 +33,7 @@ def list_processes(text):
 def sweep(cluster, tmp_path_factory):
     """Folder of a sweep of the program with known curves."""
     out = tmp_path_factory.mktemp("command") / "sweep"
-    flags = ("--target", 1, "--batch-size", "8:256", "--budget-seconds", 15)
+    flags = ("--target", 1, "--batch-size", "8:256", "--budget-seconds", 30)
     result = cluster.run(*build_command("sweep", KNOWN_CURVE, out, *flags))
     assert result.returncode in (0, 1), result.stdout + result.stderr  # 1: on a busy machine runs refute their plans
     return out
