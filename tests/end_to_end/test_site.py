@@ -106,7 +106,7 @@ def site(tmp_path):
 
 
 def test_from_an_empty_folder_to_an_adapted_model(browser, site):
-    with browser.page(site.client.url) as page:
+    with browser.page(site.client.url, bypass_csp=True) as page:  # to run axe inside
         person, clients = Person(page, site.client), DigitClients()
         sweep_and_accept_the_plan(person)
         train_and_publish(person)
