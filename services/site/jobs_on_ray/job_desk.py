@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +68,9 @@ class JobDesk:
             self.ray.request("POST", "/api/jobs/", self.build_submission(job))
         except EquipoiseError as error:
             if error.code == "service-refused":  # otherwise Ray may have it all the same, and is asked later
-                self.store.set_status(job.id, "failed", time.time())
+                self.store.set_status(job, "failed", time.time())
             raise
-        self.store.set_status(job.id, "waiting")
-        return replace(job, status="waiting")
+        return self.store.set_status(job, "waiting")
 
     def build_submission(self, job: SubmittedJob) -> dict[str, Any]:
         """Build what Ray is asked to run: the command in its folder, with its output in the site's own log."""
@@ -99,8 +97,7 @@ class JobDesk:
         if self.ray is None:
             raise ray_is_missing()
         self.ray.request("POST", f"/api/jobs/{job.id}/stop")
-        self.store.set_status(job.id, "stopping")
-        return replace(job, status="stopping")
+        return self.store.mark_stopping(job.id)
 
     def find_job(self, job_id: str) -> SubmittedJob:
         """Return a job as it is now."""
@@ -108,8 +105,14 @@ class JobDesk:
         return self.store.find_job(job_id)
 
     def refresh_jobs(self, at_once: bool = False) -> None:
-        """Ask Ray about the jobs that have not ended, unless that was done a moment ago; nothing if there are none."""
-        with self.refresh_lock:
+        """Ask Ray about the jobs that have not ended, unless that was done a moment ago; nothing if there are none.
+
+        While another thread asks, only a call that needs it `at_once` waits: a Ray that does not answer must not keep
+        all threads of the site.
+        """
+        if not self.refresh_lock.acquire(blocking=at_once):
+            return
+        try:
             if not at_once and time.monotonic() - self.refreshed_at < REFRESH_SECONDS:
                 return
             active = self.store.list_active_jobs()
@@ -118,6 +121,8 @@ class JobDesk:
                 if replies is not None:
                     self.note_status(job, replies.get(job.id))
             self.refreshed_at = time.monotonic()
+        finally:
+            self.refresh_lock.release()
 
     def ask_ray(self, job_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]] | None:
         """Return what Ray knows about jobs, by their id; None if it does not answer."""
@@ -134,7 +139,7 @@ class JobDesk:
         """Note what Ray says about a job: nothing is lost if the site is killed before, for the next one asks again."""
         if reply is None:  # Ray was started again, or the site was killed before it had submitted the job
             if job.status != "submitting" or time.time() - job.submitted > SUBMIT_SECONDS:
-                self.store.set_status(job.id, "lost", time.time())
+                self.store.set_status(job, "lost", time.time())
             return
         status = STATUS_BY_RAY.get(str(reply.get("status")), "running")
         exit_status = reply.get("driver_exit_code")
@@ -147,7 +152,7 @@ class JobDesk:
         has_ended = status not in ("waiting", "running")
         ended = (float(reply.get("end_time") or 0) / 1000 or time.time()) if has_ended else None
         if status != job.status:
-            self.store.set_status(job.id, status, ended, exit_status)
+            self.store.set_status(job, status, ended, exit_status)
 
     def read_log(self, job_id: str, max_lines: int = MAX_LOG_LINES) -> LogTail:
         """Return the last lines of a job's log."""

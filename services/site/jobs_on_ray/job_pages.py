@@ -22,6 +22,7 @@ from services.site.site_parts import HomeLists, SiteContext
 from services.site.site_routes import SiteRoute, action_route, page_route
 
 JOBS_PER_PAGE = 50
+MAX_PAGE_DIGITS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,4 +190,5 @@ def read_values(fields: FormData) -> dict[str, str]:
 
 def parse_page_number(text: str) -> int:
     """Return the number of a page of a list; the first one for anything else."""
-    return int(text) if text.isascii() and text.isdigit() and 1 <= int(text[:9]) < 10**6 else 1
+    is_number = text.isascii() and text.isdigit() and len(text) <= MAX_PAGE_DIGITS
+    return max(int(text), 1) if is_number else 1

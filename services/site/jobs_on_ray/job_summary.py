@@ -118,7 +118,7 @@ def summarize_job(job: SubmittedJob, desk: JobDesk) -> JobSummary:
 def list_home_lines(desk: JobDesk, use: ClusterUse) -> HomeLists:
     """Return the lines of the home page: jobs in progress, failures, and plans that nobody has trained with yet."""
     jobs = desk.store.list_jobs(RECENT_JOBS)
-    running = [summarize_job(job, desk) for job in jobs if job.is_active]
+    running = [summarize_job(job, desk) for job in reversed(desk.store.list_active_jobs())]
     return HomeLists(
         cluster=use.describe(),
         running=[
