@@ -60,11 +60,15 @@ class DeploymentStates:
         self._windows: dict[str, TrafficWindow] = {}
         self._looks: dict[str, DeploymentLook] = {}
         self._looked_at = -LOOK_SECONDS
+        self._changes = self._changes_seen = 0
+        """changes that were made, and how many of them there were when the last look began"""
 
     def list_looks(self) -> list[DeploymentLook]:
         """Return a look at each deployment, by name, which is at most four seconds old."""
         with self._lock:
-            if time.monotonic() - self._looked_at >= LOOK_SECONDS:
+            is_old = time.monotonic() - self._looked_at >= LOOK_SECONDS
+            if is_old or self._changes_seen != self._changes:
+                self._changes_seen = self._changes
                 self._looks = {look.deployment.name: look for look in self._look_at_all()}
                 self._looked_at = time.monotonic()
             return [*self._looks.values()]
@@ -74,11 +78,14 @@ class DeploymentStates:
         deployment = self.manager.store.find_deployment(name)
         looks = {look.deployment.name: look for look in self.list_looks()}
         look = looks.get(name)
-        return look if look and look.deployment == deployment else self._look_at(deployment, self._read_states())
+        if look and look.deployment == deployment:
+            return look
+        with self._lock:
+            return self._look_at(deployment, self._read_states())
 
     def forget_looks(self) -> None:
-        """Look anew at the next call, because something has been changed."""
-        self._looked_at = -LOOK_SECONDS
+        """Look anew at the next call, because something has been changed; a look in progress may have missed it."""
+        self._changes += 1
 
     def open_service(self, deployment: Deployment) -> ServiceCalls:
         """Return the client of a deployment's service."""
@@ -94,6 +101,8 @@ class DeploymentStates:
     def _look_at_all(self) -> list[DeploymentLook]:
         deployments = self.manager.list_deployments()
         states = self._read_states() if deployments else {}
+        names = {deployment.name for deployment in deployments}
+        self._windows = {name: window for name, window in self._windows.items() if name in names}
         return [self._look_at(deployment, states) for deployment in deployments]
 
     def _look_at(self, deployment: Deployment, states: dict[str, ServeState] | None) -> DeploymentLook:
@@ -115,7 +124,7 @@ class DeploymentStates:
         try:
             service = self.open_service(deployment)
             models = service.get_models()
-        except (EquipoiseError, OSError, IndexError):  # it is starting, or its key file is gone
+        except EquipoiseError:  # it is starting, or its key file is gone
             return ServiceLook()
         window = self._windows.setdefault(deployment.name, TrafficWindow())
         metrics = answer_or_none(service.get_metrics)
