@@ -170,9 +170,9 @@ class EquipoiseClient:
         """Let a bundle, the canary if none is named, answer all requests to a deployment."""
         return self._change_deployment("POST", name, "/promote", {"bundle": bundle})
 
-    def roll_back(self, name: str) -> JsonObject:
-        """Let the previous bundle of a deployment answer again."""
-        return self._change_deployment("POST", name, "/roll-back")
+    def roll_back(self, name: str, bundle: str | None = None) -> JsonObject:
+        """Let the previous bundle of a deployment answer again; where `bundle` is given, refuse to if it is another."""
+        return self._change_deployment("POST", name, "/roll-back", {"bundle": bundle})
 
     def undeploy(self, name: str) -> JsonObject:
         """End a deployment, whose captures and labels stay, and return it as it was."""
