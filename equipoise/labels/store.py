@@ -15,6 +15,8 @@ from equipoise.storage.path_errors import report_path_errors
 CLASSES_FILE = "classes.json"  # no picture has this name, so no label file does
 LOCK_FILE = ".lock"
 LABEL_SUFFIX = ".json"  # behind the whole name of the picture: a.jpg and a.png are two pictures
+MAX_PICTURE_NAME_LENGTH = 1000  # characters of a path below the folder
+MAX_FILE_NAME_BYTES = 255  # of most file systems
 
 
 class LabelConflict(EquipoiseError):  # noqa: N818 # an outcome rather than a mistake
@@ -41,9 +43,12 @@ class LabelStore:
         self.folder = folder
 
     def label_path(self, picture: str) -> Path:
-        """Return the label file of a picture; refuse a name that leads out of the folder."""
+        """Return the label file of a picture; refuse a name that leads out of the folder, or that no file can have."""
         parts = PurePosixPath(picture).parts
-        if not parts or any(part.startswith(".") or "/" in part or "\0" in part for part in parts):
+        is_too_long = len(picture) > MAX_PICTURE_NAME_LENGTH or any(
+            len(f"{part}{LABEL_SUFFIX}".encode("utf-8", "surrogatepass")) > MAX_FILE_NAME_BYTES for part in parts
+        )
+        if not parts or is_too_long or any(part.startswith(".") or "/" in part or "\0" in part for part in parts):
             raise EquipoiseError("path-kind", f"{picture[:80]!r} cannot be the name of a picture")
         return self.folder.joinpath(*parts[:-1], parts[-1] + LABEL_SUFFIX)
 
