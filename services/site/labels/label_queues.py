@@ -31,6 +31,8 @@ QUEUES_FILE, QUEUES_LOCK_FILE = "label-queues.json", "label-queues.lock"
 LABELS_FOLDER = "labels"
 QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 LabelKind = Literal["boxes", "class"]
+SessionFacts = tuple[str, str, LabelKind, tuple[str, ...]]
+"""folders of the pictures and of the labels, their kind, and the classes of the model that answered them"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,25 +69,26 @@ class QueuesReply:
 
 
 class LabelQueues:
-    """Queues of one site. A session is kept open: it knows which pictures are with whom, and copies for the page."""
+    """Queues of one site. A session is kept open while its queue stays as it is: it has copies for the page."""
 
     def __init__(self, results: Path) -> None:
         self.results = results.absolute()
         self.state_folder = self.results / STATE_FOLDER
         self.deployments = DeploymentStore(self.state_folder)
-        self._sessions: dict[tuple[str, str], LabelSession] = {}
+        self._sessions: dict[str, tuple[SessionFacts, LabelSession]] = {}
         self._lock = threading.Lock()
 
     def list_queues(self) -> list[QueueReply]:
         """Return all queues with their numbers: captures of deployments first."""
-        deployments = [entry for entry in self.deployments.list_deployments() if self._takes_pictures(entry)]
-        return [self._count(entry) for entry in [*map(self._describe_deployment, deployments), *self.read_folders()]]
+        pairs = [(entry, self._read_manifest(entry)) for entry in self.deployments.list_deployments()]
+        captures = [self._describe_deployment(entry, manifest) for entry, manifest in pairs if takes_pictures(manifest)]
+        return [self._count(queue) for queue in [*captures, *self.read_folders()]]
 
     def find_queue(self, name: str) -> QueueReply:
         """Return a queue by its name; refuse an unknown one."""
         for deployment in self.deployments.list_deployments():
             if deployment.name == name:
-                return self._describe_deployment(deployment)
+                return self._describe_deployment(deployment, self._read_manifest(deployment))
         for queue in self.read_folders():
             if queue.name == name:
                 return queue
@@ -93,12 +96,17 @@ class LabelQueues:
 
     def open_session(self, name: str) -> LabelSession:
         """Return the session of a queue, which all its people share."""
-        queue = self.find_queue(name)
-        key = (queue.name, queue.images)
+        return self._open_queue(self.find_queue(name))
+
+    def _open_queue(self, queue: QueueReply) -> LabelSession:
+        """Return the session of a queue; a new one if it has another folder, kind or classes than before."""
+        manifest = self._read_manifest(self.deployments.find_deployment(queue.name)) if queue.deployment else None
+        facts = queue.images, queue.labels, queue.kind, tuple(manifest.classes) if manifest else ()
         with self._lock:
-            if key not in self._sessions:
-                self._sessions[key] = self._start_session(queue)
-            return self._sessions[key]
+            known = self._sessions.get(queue.name)
+            if known is None or known[0] != facts:
+                known = self._sessions[queue.name] = facts, self._start_session(queue, manifest)
+            return known[1]
 
     def add_folder(self, body: QueueBody) -> QueueReply:
         """Add a queue of a folder of pictures."""
@@ -124,9 +132,18 @@ class LabelQueues:
         return queue
 
     def remove_folder(self, name: str) -> None:
-        """Remove a queue of a folder; its pictures and labels stay."""
+        """Remove a queue of a folder; its pictures and labels stay. Refuse another name."""
         with self._file_lock():
-            self._write_folders([queue for queue in self.read_folders() if queue.name != name])
+            folders = self.read_folders()
+            if name not in {queue.name for queue in folders}:
+                raise EquipoiseError(
+                    "path-missing",
+                    f"cannot remove the label queue {name[:60]!r}: there is none of a folder of pictures",
+                    "captures of a deployment are listed as long as it is there",
+                )
+            self._write_folders([queue for queue in folders if queue.name != name])
+        with self._lock:
+            self._sessions.pop(name, None)
 
     def read_folders(self) -> list[QueueReply]:
         """Return the queues of folders."""
@@ -154,12 +171,7 @@ class LabelQueues:
         except (EquipoiseError, OSError):
             return None
 
-    def _takes_pictures(self, deployment: Deployment) -> bool:
-        manifest = self._read_manifest(deployment)
-        return manifest is not None and manifest.kind in KINDS_OF_IMAGES
-
-    def _describe_deployment(self, deployment: Deployment) -> QueueReply:
-        manifest = self._read_manifest(deployment)
+    def _describe_deployment(self, deployment: Deployment, manifest: Manifest | None) -> QueueReply:
         folders = DeploymentFolders(results=self.results, name=deployment.name)
         return QueueReply(
             name=deployment.name,
@@ -169,14 +181,13 @@ class LabelQueues:
             deployment=True,
         )
 
-    def _start_session(self, queue: QueueReply) -> LabelSession:
+    def _start_session(self, queue: QueueReply, manifest: Manifest | None) -> LabelSession:
         labels = self.results / queue.labels
         if not queue.deployment:
             return LabelSession(
                 images=resolve_result_path(self.results, queue.images), store=LabelStore(labels), kind=queue.kind
             )
-        manifest = self._read_manifest(self.deployments.find_deployment(queue.name))
-        if manifest is None or manifest.kind not in KINDS_OF_IMAGES:
+        if manifest is None or not takes_pictures(manifest):
             raise EquipoiseError(
                 "bundle-kind", f"cannot label requests to {queue.name}: they are no pictures", "label others"
             )
@@ -185,10 +196,15 @@ class LabelQueues:
     def _count(self, queue: QueueReply) -> QueueReply:
         """Return a queue with its numbers, or with the reason why it cannot be opened."""
         try:
-            state = self.open_session(queue.name).queue.state()
+            state = self._open_queue(queue).queue.state()
         except (EquipoiseError, OSError) as error:
             return replace(queue, problem=str(error))
         return replace(queue, total=state.total, labelled=state.labelled)
+
+
+def takes_pictures(manifest: Manifest | None) -> bool:
+    """Return whether a model answers pictures, so that its captures can be labelled; False without a manifest."""
+    return manifest is not None and manifest.kind in KINDS_OF_IMAGES
 
 
 def split_class_names(texts: Sequence[str]) -> list[str]:

@@ -1,8 +1,10 @@
 """Who may do what with models and labels on the site, what never leaves it, and forms with nonsense."""
 
+import io
 import json
 
 import pytest
+from PIL import Image
 
 from equipoise.bundle.folder import MANIFEST_FILE, MODEL_CARD_FILE
 from equipoise.captures.store import CaptureStore
@@ -63,6 +65,20 @@ def test_pictures_are_lent_to_who_has_the_role_label(site):
     status, reply = site.api("POST", "/api/labels/insects/next", body, "key-of-label")
     assert status == 200 and reply["document"]["guess"]["label"] == "ant"
     assert site.api("POST", "/api/labels/nothing/next", body, "key-of-label")[0] == 404
+
+
+def test_nobody_adds_a_picture_to_the_captures_of_a_service(site):
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(buffer, "PNG")
+    reply, content = site.request(
+        "POST", "/labels/insects/upload?name=x.png", buffer.getvalue(), authorization="Bearer key-of-label"
+    )
+    assert reply.status == 400 and "captures of a service" in json.loads(content)["error"]
+
+
+def test_a_name_that_no_file_can_have_is_refused(site):
+    for path in (f"labels?name={'x' * 300}.png", f"picture?name={'x' * 300}.png"):
+        assert site.request("GET", f"/labels/insects/{path}", authorization="Bearer key-of-label")[0].status == 404
 
 
 def test_the_key_of_a_service_is_on_no_page_and_in_no_answer(site):
