@@ -12,13 +12,14 @@ import time
 from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from equipoise.errors import ERROR_CODES, EquipoiseError
 from equipoise.type_aliases import JsonObject
 
 ACTIVE_JOB_STATUSES = ("submitting", "waiting", "running", "stopping")
 TIMEOUT_SECONDS = 60.0  # for an answer
+CHANGE_TIMEOUT_SECONDS = 400.0  # for that to a change: the first deployment starts Ray Serve
 POLL_SECONDS = 2.0  # between two looks at a job
 
 
@@ -29,16 +30,22 @@ class EquipoiseClient:
     """
 
     def __init__(self, url: str = "http://127.0.0.1:8080", key: str | None = None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise EquipoiseError("url-format", f"cannot use {url!r} as the address of a site", "give http://HOST:PORT")
-        self.url, self.parts, self.key = url.rstrip("/"), parts, key
+        self.url, self.parts, self.key = url.rstrip("/"), parse_site_url(url), key
 
-    def request(self, method: str, path: str, payload: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+    def request(
+        self,
+        method: str,
+        path: str,
+        payload: Any = None,
+        query: Mapping[str, Any] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Any:
         """Send a request to an endpoint below /api and return the JSON of its answer."""
+        if timeout_seconds is None:
+            timeout_seconds = TIMEOUT_SECONDS if method == "GET" else CHANGE_TIMEOUT_SECONDS
         address = f"/api/{path}" + (f"?{urlencode(query, doseq=True)}" if query else "")
         connect = HTTPSConnection if self.parts.scheme == "https" else HTTPConnection
-        connection = connect(str(self.parts.hostname), self.parts.port, timeout=TIMEOUT_SECONDS)
+        connection = connect(str(self.parts.hostname), self.parts.port, timeout=timeout_seconds)
         headers = {"content-type": "application/json", "accept": "application/json"}
         if self.key:
             headers["authorization"] = f"Bearer {self.key}"
@@ -46,6 +53,10 @@ class EquipoiseClient:
             connection.request(method, address, None if payload is None else json.dumps(payload), headers)
             reply = connection.getresponse()
             status, content = reply.status, reply.read()
+        except TimeoutError:
+            problem = f"the site at {self.url} has not answered within {timeout_seconds:g} s"
+            remedy = "it may still do what was asked: look before you ask again"
+            raise EquipoiseError("service-unavailable", problem, remedy) from None
         except (OSError, HTTPException) as error:
             problem = f"cannot reach the site at {self.url}: {error or type(error).__name__}"
             raise EquipoiseError("service-unavailable", problem, "start it with equipoise up") from None
@@ -190,6 +201,18 @@ class EquipoiseClient:
     def _change_deployment(self, method: str, name: str, action: str = "", payload: Any = None) -> JsonObject:
         deployment: JsonObject = self.request(method, f"deployments/{quote(name, '')}{action}", payload)
         return deployment
+
+
+def parse_site_url(url: str) -> SplitResult:
+    """Return the parts of the address of a site; refuse what is none."""
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # urlsplit's, for a port or an IPv6 address that is none
+        is_usable = False
+    if not is_usable:
+        raise EquipoiseError("url-format", f"cannot use {url!r} as the address of a site", "give http://HOST:PORT")
+    return parts
 
 
 def read_answer(status: int, content: bytes) -> Any:

@@ -53,9 +53,10 @@ def find_detached_ray(state_folder: Path) -> DetachedRayFacts | None:
         facts = read_ray_facts(state_folder)
         process = psutil.Process(facts.head_pid)
         is_same = abs(process.create_time() - facts.head_created) < 1 and process.is_running()
-    except (OSError, EquipoiseError, psutil.NoSuchProcess):
+        is_alive = is_same and process.status() != psutil.STATUS_ZOMBIE
+    except (OSError, EquipoiseError, psutil.Error):  # it has ended, or its id is that of another user's process
         return None
-    return facts if is_same and process.status() != psutil.STATUS_ZOMBIE else None
+    return facts if is_alive else None
 
 
 def read_ray_facts(state_folder: Path) -> DetachedRayFacts:

@@ -34,7 +34,7 @@ from jobs.site_ray.detached_ray import (
     read_ray_token,
     start_detached_ray,
 )
-from jobs.site_ray.ray_dashboard import RayDashboard, read_client_token
+from jobs.site_ray.ray_dashboard import RayDashboard, is_dashboard_url, read_client_token
 
 SERVER_MODULE = "services.site.site_server"  # started by its name: commands and services are independent of each other
 DEFAULT_SITE_PORT = 8080
@@ -72,7 +72,7 @@ class UpOptions:
             raise EquipoiseError("option-range", f"--cpus must be from 1 to 4096, got {self.cpus}")
         if self.cpus is not None and self.ray is not None:
             raise EquipoiseError("option-conflict", "--cpus has no effect with --ray", "leave out one of them")
-        if self.ray is not None and not self.ray.startswith(("http://", "https://")):
+        if self.ray is not None and not is_dashboard_url(self.ray):
             raise EquipoiseError(
                 "url-format", f"--ray must be the URL of a dashboard such as http://127.0.0.1:8265, got {self.ray!r}"
             )

@@ -1,5 +1,7 @@
 """The client of the site against a real one, which runs without Ray."""
 
+import socket
+
 import pytest
 
 from equipoise.client import EquipoiseClient
@@ -55,6 +57,19 @@ def test_a_key_without_the_role_and_no_key_are_told_what_is_needed(url):
         EquipoiseClient(url, "key-of-view").start_job("train", workload="digits", out="first")
     with pytest.raises(EquipoiseError, match="an API key is required"):
         EquipoiseClient(url).list_jobs()
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "http://", "http://127.0.0.1:many", "http://[::1"])
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(EquipoiseError, match="as the address of a site; give http://HOST:PORT"):
+        EquipoiseClient(url)
+
+
+def test_a_site_that_does_not_answer_in_time_is_told_as_such():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = EquipoiseClient(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(EquipoiseError, match=r"has not answered within 0.2 s; it may still do what was asked"):
+            client.request("POST", "deployments", {}, timeout_seconds=0.2)
 
 
 def test_an_address_without_a_site_is_told(url):
