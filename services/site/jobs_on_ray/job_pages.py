@@ -31,8 +31,15 @@ class FormState:
 
     form: CommandForm
     values: Mapping[str, str]
-    command_line: str
+    arguments: tuple[str, ...]
+    """of the command, as far as they can be built"""
     problem: str
+    """what is wrong with the values; empty if nothing is"""
+
+    @property
+    def command_line(self) -> str:
+        """The command that the form stands for; empty if its arguments cannot be built."""
+        return format_command_line(self.form.command, self.arguments) if self.arguments else ""
 
 
 class JobPages:
@@ -89,7 +96,8 @@ class JobPages:
         if state.problem:
             return self.render_form(request, state, 400)
         try:
-            job = await asyncio.to_thread(self.start_checked, state, request.state.viewer.name)
+            viewer = request.state.viewer.name
+            job = await asyncio.to_thread(self.desk.start_job, form.command, state.arguments, viewer)
         except JobConflict as conflict:  # two people with the same plan: the second is led to the job of the first
             return RedirectResponse(f"/jobs/{conflict.other.id}?led=1", 303)
         return RedirectResponse(f"/jobs/{job.id}", 303)
@@ -133,15 +141,7 @@ class JobPages:
     def build_state(self, form: CommandForm, values: Mapping[str, str]) -> FormState:
         """Check the values of a form with the command's own parser."""
         arguments, problem = check_form(form, values, self.site.settings.results)
-        line = format_command_line(form.command, arguments) if arguments else ""
-        return FormState(form=form, values=values, command_line=line, problem=problem)
-
-    def start_checked(self, state: FormState, started_by: str) -> SubmittedJob:
-        """Submit the job of a form without mistakes."""
-        arguments, problem = check_form(state.form, state.values, self.site.settings.results)
-        if problem:
-            raise EquipoiseError("option-format", problem)
-        return self.desk.start_job(state.form.command, arguments, started_by)
+        return FormState(form=form, values=values, arguments=tuple(arguments), problem=problem)
 
     def render_form(self, request: Request, state: FormState, status: int) -> Response:
         """Render a form with what is filled in."""
