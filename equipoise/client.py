@@ -12,9 +12,10 @@ import time
 from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
-from urllib.parse import SplitResult, quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from equipoise.errors import ERROR_CODES, EquipoiseError
+from equipoise.storage.location import require_http_url
 from equipoise.type_aliases import JsonObject
 
 ACTIVE_JOB_STATUSES = ("submitting", "waiting", "running", "stopping")
@@ -30,7 +31,8 @@ class EquipoiseClient:
     """
 
     def __init__(self, url: str = "http://127.0.0.1:8080", key: str | None = None) -> None:
-        self.url, self.parts, self.key = url.rstrip("/"), parse_site_url(url), key
+        require_http_url("url", url, "http://127.0.0.1:8080")
+        self.url, self.parts, self.key = url.rstrip("/"), urlsplit(url), key
 
     def request(
         self,
@@ -201,18 +203,6 @@ class EquipoiseClient:
     def _change_deployment(self, method: str, name: str, action: str = "", payload: Any = None) -> JsonObject:
         deployment: JsonObject = self.request(method, f"deployments/{quote(name, '')}{action}", payload)
         return deployment
-
-
-def parse_site_url(url: str) -> SplitResult:
-    """Return the parts of the address of a site; refuse what is none."""
-    try:
-        parts = urlsplit(url)
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # urlsplit's, for a port or an IPv6 address that is none
-        is_usable = False
-    if not is_usable:
-        raise EquipoiseError("url-format", f"cannot use {url!r} as the address of a site", "give http://HOST:PORT")
-    return parts
 
 
 def read_answer(status: int, content: bytes) -> Any:

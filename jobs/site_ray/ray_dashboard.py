@@ -56,15 +56,6 @@ class RayDashboard:
             connection.close()
 
 
-def is_dashboard_url(url: str) -> bool:
-    """Return whether a text is the URL of a web server, such as http://127.0.0.1:8265."""
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # urlsplit's, for a port or an IPv6 address that is none
-        return False
-
-
 def read_client_token(environment: Mapping[str, str]) -> str | None:
     """Return the token that Ray's own clients would send, by the variables of Ray in an environment."""
     if environment.get("RAY_AUTH_MODE") != "token":

@@ -61,7 +61,7 @@ def test_a_key_without_the_role_and_no_key_are_told_what_is_needed(url):
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8080", "http://", "http://127.0.0.1:many", "http://[::1"])
 def test_an_address_that_is_none_is_refused(url):
-    with pytest.raises(EquipoiseError, match="as the address of a site; give http://HOST:PORT"):
+    with pytest.raises(EquipoiseError, match=r"cannot use url .*; give one such as http://127"):
         EquipoiseClient(url)
 
 
@@ -76,5 +76,3 @@ def test_an_address_without_a_site_is_told(url):
     with pytest.raises(EquipoiseError, match=r"cannot reach the site at http://127.0.0.1:1") as caught:
         EquipoiseClient("http://127.0.0.1:1").list_jobs()
     assert caught.value.code == "service-unavailable"
-    with pytest.raises(EquipoiseError, match=r"cannot use '127.0.0.1:8080' as the address"):
-        EquipoiseClient("127.0.0.1:8080")

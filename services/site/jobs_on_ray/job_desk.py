@@ -16,7 +16,7 @@ from jobs.cli.main import COMMAND_MODULES
 from jobs.site_ray.detached_ray import find_detached_ray
 from jobs.site_ray.ray_dashboard import RayDashboard
 from services.site.jobs_on_ray.form_arguments import read_out_folder
-from services.site.jobs_on_ray.job_log import LogTail, read_log_tail
+from services.site.jobs_on_ray.job_log import TAIL_BYTES, LogTail, read_log_tail
 from services.site.jobs_on_ray.job_store import JobStore, SubmittedJob
 
 ASK_SECONDS = 10.0  # until Ray is given up for now
@@ -154,9 +154,9 @@ class JobDesk:
         if status != job.status:
             self.store.set_status(job, status, ended, exit_status)
 
-    def read_log(self, job_id: str, max_lines: int = MAX_LOG_LINES) -> LogTail:
+    def read_log(self, job_id: str, max_lines: int = MAX_LOG_LINES, tail_bytes: int = TAIL_BYTES) -> LogTail:
         """Return the last lines of a job's log."""
-        return read_log_tail(self.log_file(job_id), max_lines)
+        return read_log_tail(self.log_file(job_id), max_lines, tail_bytes)
 
     def log_file(self, job_id: str) -> Path:
         """Return the file of a job's log; its id comes from the store, so it holds no separator."""

@@ -14,6 +14,7 @@ from services.site.jobs_on_ray.command_forms import CommandForm, load_command_fo
 from services.site.jobs_on_ray.command_topics import LAYOUTS
 from services.site.jobs_on_ray.form_arguments import SWITCH_OFF, SWITCH_ON, format_command_line
 from services.site.jobs_on_ray.job_desk import JobDesk
+from services.site.jobs_on_ray.job_log import TAIL_BYTES
 from services.site.jobs_on_ray.job_store import JobConflict, SubmittedJob
 from services.site.jobs_on_ray.job_summary import JobSummary, list_home_lines, summarize_job
 from services.site.jobs_on_ray.validation import check_form
@@ -162,7 +163,7 @@ class JobPages:
         """Return a job with its log, and the other jobs of its folder."""
         job = self.desk.find_job(job_id)
         others = [other for other in self.desk.store.list_jobs_of_folder(job.out) if job.out and other.id != job.id]
-        return summarize_job(job, self.desk), others
+        return summarize_job(job, self.desk, TAIL_BYTES), others
 
 
 async def load_form(request: Request) -> CommandForm:
