@@ -13,7 +13,6 @@ from services.site.jobs_on_ray.cluster_view import describe_cluster_use
 from services.site.jobs_on_ray.command_forms import CommandForm, load_command_form
 from services.site.jobs_on_ray.command_topics import LAYOUTS
 from services.site.jobs_on_ray.form_arguments import SWITCH_OFF, SWITCH_ON, format_command_line
-from services.site.jobs_on_ray.job_desk import JobDesk
 from services.site.jobs_on_ray.job_log import TAIL_BYTES
 from services.site.jobs_on_ray.job_store import JobConflict, SubmittedJob
 from services.site.jobs_on_ray.job_summary import JobSummary, list_home_lines, summarize_job
@@ -46,8 +45,8 @@ class FormState:
 class JobPages:
     """Handlers of /new and /jobs."""
 
-    def __init__(self, site: SiteContext, desk: JobDesk) -> None:
-        self.site, self.desk = site, desk
+    def __init__(self, site: SiteContext) -> None:
+        self.site, self.desk = site, site.jobs
 
     def routes(self) -> list[SiteRoute]:
         """Return the routes of forms and jobs."""
