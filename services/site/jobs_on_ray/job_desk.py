@@ -133,6 +133,8 @@ class JobDesk:
         except EquipoiseError:
             is_gone = self.is_own_ray and find_detached_ray(self.state_folder) is None  # not only busy
             return {} if is_gone else None
+        if not isinstance(replies, list):  # what answers is no Ray
+            return None
         return {reply["submission_id"]: reply for reply in replies if reply.get("submission_id") in job_ids}
 
     def note_status(self, job: SubmittedJob, reply: Mapping[str, Any] | None) -> None:

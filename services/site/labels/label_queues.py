@@ -1,10 +1,8 @@
 """Queues of pictures that people label on the site: captures of deployments, and folders below the results folder."""
 
-import fcntl
 import re
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,6 +16,7 @@ from equipoise.drift.features.statistic_schema import KINDS_OF_IMAGES
 from equipoise.errors import EquipoiseError
 from equipoise.labels.store import LabelStore
 from equipoise.storage.atomic import read_json, write_json
+from equipoise.storage.file_lock import hold_file_lock
 from equipoise.storage.json_decoding import decode_json_value
 from jobs.site_ray.detached_ray import STATE_FOLDER
 from services.labelling.capture_session import open_capture_session
@@ -120,7 +119,7 @@ class LabelQueues:
             raise EquipoiseError("path-kind", f"cannot label {body.images[:200]}: it is not a folder")
         labels = f"{LABELS_FOLDER}/{body.name}"
         queue = QueueReply(name=body.name, images=body.images, labels=labels, kind=body.kind, deployment=False)
-        with self._file_lock():
+        with hold_file_lock(self.state_folder / QUEUES_LOCK_FILE):
             names = {folder.name for folder in self.read_folders()}
             names |= {deployment.name for deployment in self.deployments.list_deployments()}
             if body.name in names:
@@ -133,7 +132,7 @@ class LabelQueues:
 
     def remove_folder(self, name: str) -> None:
         """Remove a queue of a folder; its pictures and labels stay. Refuse another name."""
-        with self._file_lock():
+        with hold_file_lock(self.state_folder / QUEUES_LOCK_FILE):
             folders = self.read_folders()
             if name not in {queue.name for queue in folders}:
                 raise EquipoiseError(
@@ -156,14 +155,6 @@ class LabelQueues:
 
     def _write_folders(self, queues: Sequence[QueueReply]) -> None:
         write_json(self.state_folder / QUEUES_FILE, msgspec.to_builtins(QueuesReply(queues=[*queues])))
-
-    @contextmanager
-    def _file_lock(self) -> Iterator[None]:
-        """Keep other threads and processes from changing the queues until the end of the block."""
-        self.state_folder.mkdir(parents=True, exist_ok=True)
-        with (self.state_folder / QUEUES_LOCK_FILE).open("ab") as lock_file:
-            fcntl.flock(lock_file, fcntl.LOCK_EX)
-            yield
 
     def _read_manifest(self, deployment: Deployment) -> Manifest | None:
         try:

@@ -1,8 +1,7 @@
 """Document of all deployments of a site: a JSON file that survives the site, changed by one process at a time."""
 
-import fcntl
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import msgspec
 
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import read_json, write_json
+from equipoise.storage.file_lock import hold_file_lock
 from equipoise.storage.json_decoding import decode_json_value
 from services.site.models.deployments.deployment import Deployment
 
@@ -54,13 +54,9 @@ class DeploymentStore:
                 return deployment
         raise EquipoiseError("path-missing", f"there is no deployment {name[:60]!r}", "deploy a bundle first")
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Keep other threads and processes from changing the document until the end of the block."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / DOCUMENT_LOCK_FILE).open("ab") as lock_file:
-            fcntl.flock(lock_file, fcntl.LOCK_EX)
-            yield
+        return hold_file_lock(self.folder / DOCUMENT_LOCK_FILE)
 
     def add_deployment(
         self, build: Callable[[list[Deployment]], Deployment], hand_over: HandOver | None = None
