@@ -54,24 +54,31 @@ class DeploymentLook:
 class DeploymentStates:
     """Looks at all deployments of a site."""
 
-    def __init__(self, manager: DeploymentManager) -> None:
-        self.manager = manager
+    def __init__(self, manager: DeploymentManager, look_seconds: float = LOOK_SECONDS) -> None:
+        self.manager, self.look_seconds = manager, look_seconds
         self._lock = threading.Lock()
         self._windows: dict[str, TrafficWindow] = {}
         self._looks: dict[str, DeploymentLook] = {}
-        self._looked_at = -LOOK_SECONDS
-        self._changes = self._changes_seen = 0
-        """changes that were made, and how many of them there were when the last look began"""
+        self._looked_at = -look_seconds
+        self._changes, self._changes_seen = 0, -1
+        """changes that were made, and how many of them the last look has seen"""
 
     def list_looks(self) -> list[DeploymentLook]:
-        """Return a look at each deployment, by name, which is at most four seconds old."""
-        with self._lock:
-            is_old = time.monotonic() - self._looked_at >= LOOK_SECONDS
-            if is_old or self._changes_seen != self._changes:
-                self._changes_seen = self._changes
-                self._looks = {look.deployment.name: look for look in self._look_at_all()}
-                self._looked_at = time.monotonic()
+        """Return a look at each deployment, by name, which is at most four seconds old.
+
+        While another thread looks, the last look is returned unless something was changed since: services that do not
+        answer must not keep all threads of the site.
+        """
+        if not self._lock.acquire(blocking=self._changes_seen != self._changes):
             return [*self._looks.values()]
+        try:
+            is_old, changes = time.monotonic() - self._looked_at >= self.look_seconds, self._changes
+            if is_old or self._changes_seen != changes:
+                self._looks = {look.deployment.name: look for look in self._look_at_all()}
+                self._looked_at, self._changes_seen = time.monotonic(), changes
+            return [*self._looks.values()]
+        finally:
+            self._lock.release()
 
     def find_look(self, name: str) -> DeploymentLook:
         """Return a look at one deployment; refuse an unknown name."""
