@@ -64,9 +64,13 @@ class JobStore:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        with self.connect() as connection:
-            for statement in CREATE_STATEMENTS:
-                connection.execute(statement)
+        try:
+            with self.connect() as connection:
+                for statement in CREATE_STATEMENTS:
+                    connection.execute(statement)
+        except sqlite3.DatabaseError as error:
+            remedy = "restore it, or move it away: the jobs go on, and are no longer listed"
+            raise EquipoiseError("file-damaged", f"cannot read the jobs in {file}: {error}", remedy) from None
 
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:

@@ -8,6 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from equipoise.bundle.folder import verify_bundle
@@ -153,13 +154,15 @@ class DeploymentManager:
         return bundle, manifest
 
     def _write_key(self, name: str) -> None:
-        """Write a new key to the service's file, which its owner alone can read; an older file stays."""
+        """Write a new key to the service's file, which its owner alone can read; an older key stays."""
         path = DeploymentFolders(results=self.results, name=name).keys_file
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(f"{secrets.token_urlsafe(24)}\n")
+        with suppress(OSError, ValueError):
+            if path.read_text("utf-8").split():
+                return
+        path.unlink(missing_ok=True)  # damaged, such as by a site that was killed while it wrote
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(f"{secrets.token_urlsafe(24)}\n")
 
 
 def choose_port(wanted: int | None, others: list[Deployment]) -> int:

@@ -6,6 +6,7 @@ import pytest
 
 from equipoise.errors import EquipoiseError
 from services.site.jobs_on_ray.job_store import JobConflict, JobStore, SubmittedJob
+from tests.support.errors import raises_code
 
 
 def build_job(number, out="/r/first", **facts):
@@ -76,3 +77,10 @@ def test_jobs_are_listed_from_the_newest_page_by_page(store):
     for number in range(5):
         store.claim_job(build_job(number, f"/r/{number}"), "")
     assert [job.id for job in store.list_jobs(2, 2)] == ["train-2", "train-1"]
+
+
+def test_a_damaged_file_is_named_and_kept(store):
+    store.file.write_bytes(b"no database" * 500)
+    with raises_code("file-damaged", "jobs.sqlite", "move it away"):
+        JobStore(store.file)
+    assert store.file.stat().st_size == 5500

@@ -64,3 +64,14 @@ def test_a_key_file_that_is_gone_is_named(tmp_path):
     manager = open_manager(tmp_path, deployment=replace(DIGITS, requires_key=True))
     with raises_code("file-damaged", "digits.keys"):
         manager.read_key("digits")
+
+
+def test_a_key_file_without_a_key_is_written_anew_and_a_good_one_stays(tmp_path):
+    manager = open_manager(tmp_path, deployment=replace(DIGITS, requires_key=True))
+    file = tmp_path / ".site" / "keys" / "digits.keys"
+    file.parent.mkdir()
+    file.write_text("")
+    manager._write_key("digits")
+    key = manager.read_key("digits")
+    manager._write_key("digits")
+    assert manager.read_key("digits") == key and file.stat().st_mode & 0o077 == 0

@@ -59,6 +59,11 @@ def test_changes_need_the_role_run(site, method, path, payload):
     assert site.api("GET", "/api/deployments/insects", key="key-of-view")[1]["bundle"] == "bundles/insects"
 
 
+def test_who_may_view_sees_the_label_queues_as_a_page_and_as_json(site):
+    assert site.api("GET", "/api/labels", key="key-of-view")[1]["queues"][0]["name"] == "insects"
+    assert site.page("/labels", authorization="Bearer key-of-view")[0] == 200
+
+
 def test_pictures_are_lent_to_who_has_the_role_label(site):
     body = {"holder": "robot", "skip": []}
     assert site.api("POST", "/api/labels/insects/next", body, "key-of-view")[0] == 403
