@@ -15,7 +15,7 @@ from services.site.experiments.index_columns import INDEX_COLUMNS, Value
 
 RECORD_FILE, TRIALS_FOLDER = "record.json", "trials"
 UNREADABLE = "unreadable"
-"""kind of what cannot be read"""
+"""status of what cannot be read"""
 MAX_INTEGER = 2**63 - 1  # that SQLite can hold
 EXPERIMENT_FILES = ("plan.json", "verdict.json", "bundle.json", "trial.json")
 
