@@ -8,7 +8,7 @@ from equipoise.formatting import make_printable
 
 TAIL_BYTES, SHORT_TAIL_BYTES = 64 << 10, 4 << 10  # read of a log, for its page and for a list of jobs
 MAX_LINE_LENGTH = 2000  # characters
-TIME_LEFT = re.compile(r"(\d[\d,]*) s left at most|left (\d[\d,]*) s")
+TIME_LEFT = re.compile(r"(\d[\d,]{0,15}) s left at most|left (\d[\d,]{0,15}) s")
 TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 ERROR_LINE = re.compile(r"(?:error: |\w*(?:Error|Exception|Failed): )(.*)")
 ERROR_CODE = re.compile(r" \[([a-z-]+)\]$")

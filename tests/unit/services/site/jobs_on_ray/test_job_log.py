@@ -34,6 +34,7 @@ def test_lines_are_as_a_terminal_leaves_them(log):
         ("step 10  examples 99  5/s  1,234 s left at most", 1234.0),
         ("trials 3 done; left 30 s", 30.0),
         ("hello, s left at most", None),
+        ("9" * 2000, None),
     ],
 )
 def test_the_time_left_is_what_the_command_last_said(log, line, seconds):

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from PIL import Image
@@ -36,6 +37,7 @@ def site(tmp_path_factory):
     (results / ".site" / "keys" / "insects.keys").write_text(SERVICE_KEY)
     assert CaptureStore(str(results / "services" / "insects" / "captures"), seed=0).offer(build_request(side=8))
     with serve_site(results, KEYS, [ModelsPart, LabelsPart]) as site:
+        site.results = results
         yield site
 
 
@@ -149,3 +151,15 @@ def test_forms_with_nonsense_say_what_is_wrong(site, path, fields, word):
     assert reply.status in (400, 404) and word in html
     assert site.submit(path, fields, "0" * 64)[0].status == 403
     site.cookie = ""
+
+
+def test_the_buttons_of_a_deployment_name_the_bundle_that_their_reader_sees(site):
+    store = DeploymentStore(site.results / ".site")
+    before = store.find_deployment("insects")
+    store.change_deployment("insects", lambda current: replace(current, canary="bundles/b?", previous="bundles/a"))
+    html = site.page("/models/insects", authorization="Bearer key-of-run")[1]
+    for action, bundle in (("promote", "bundles/b?"), ("roll-back", "bundles/a")):
+        form = html.split(f'action="/models/insects/{action}"')[1].split("</form>")[0]
+        assert f'name="bundle" value="{bundle}"' in form
+    assert 'href="/models/bundles/bundles/b%3F"' in html
+    store.change_deployment("insects", lambda _: before)
