@@ -15,10 +15,12 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from equipoise.errors import ERROR_CODES, EquipoiseError
+from equipoise.storage.location import require_http_url
 from equipoise.type_aliases import JsonObject
 
 ACTIVE_JOB_STATUSES = ("submitting", "waiting", "running", "stopping")
 TIMEOUT_SECONDS = 60.0  # for an answer
+CHANGE_TIMEOUT_SECONDS = 400.0  # for that to a change: the first deployment starts Ray Serve
 POLL_SECONDS = 2.0  # between two looks at a job
 
 
@@ -29,16 +31,23 @@ class EquipoiseClient:
     """
 
     def __init__(self, url: str = "http://127.0.0.1:8080", key: str | None = None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise EquipoiseError("url-format", f"cannot use {url!r} as the address of a site", "give http://HOST:PORT")
-        self.url, self.parts, self.key = url.rstrip("/"), parts, key
+        require_http_url("url", url, "http://127.0.0.1:8080")
+        self.url, self.parts, self.key = url.rstrip("/"), urlsplit(url), key
 
-    def request(self, method: str, path: str, payload: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+    def request(
+        self,
+        method: str,
+        path: str,
+        payload: Any = None,
+        query: Mapping[str, Any] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Any:
         """Send a request to an endpoint below /api and return the JSON of its answer."""
+        if timeout_seconds is None:
+            timeout_seconds = TIMEOUT_SECONDS if method == "GET" else CHANGE_TIMEOUT_SECONDS
         address = f"/api/{path}" + (f"?{urlencode(query, doseq=True)}" if query else "")
         connect = HTTPSConnection if self.parts.scheme == "https" else HTTPConnection
-        connection = connect(str(self.parts.hostname), self.parts.port, timeout=TIMEOUT_SECONDS)
+        connection = connect(str(self.parts.hostname), self.parts.port, timeout=timeout_seconds)
         headers = {"content-type": "application/json", "accept": "application/json"}
         if self.key:
             headers["authorization"] = f"Bearer {self.key}"
@@ -46,6 +55,10 @@ class EquipoiseClient:
             connection.request(method, address, None if payload is None else json.dumps(payload), headers)
             reply = connection.getresponse()
             status, content = reply.status, reply.read()
+        except TimeoutError:
+            problem = f"the site at {self.url} has not answered within {timeout_seconds:g} s"
+            remedy = "it may still do what was asked: look before you ask again"
+            raise EquipoiseError("service-unavailable", problem, remedy) from None
         except (OSError, HTTPException) as error:
             problem = f"cannot reach the site at {self.url}: {error or type(error).__name__}"
             raise EquipoiseError("service-unavailable", problem, "start it with equipoise up") from None
@@ -170,9 +183,9 @@ class EquipoiseClient:
         """Let a bundle, the canary if none is named, answer all requests to a deployment."""
         return self._change_deployment("POST", name, "/promote", {"bundle": bundle})
 
-    def roll_back(self, name: str) -> JsonObject:
-        """Let the previous bundle of a deployment answer again."""
-        return self._change_deployment("POST", name, "/roll-back")
+    def roll_back(self, name: str, bundle: str | None = None) -> JsonObject:
+        """Let the previous bundle of a deployment answer again; where `bundle` is given, refuse to if it is another."""
+        return self._change_deployment("POST", name, "/roll-back", {"bundle": bundle})
 
     def undeploy(self, name: str) -> JsonObject:
         """End a deployment, whose captures and labels stay, and return it as it was."""

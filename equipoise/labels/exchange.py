@@ -104,8 +104,17 @@ def write_class_folders(labelled: Sequence[PictureLabels], images: Path, folder:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Make a file appear in a second place: as a link on the same disk, otherwise as a copy."""
+    """Make a file appear in a second place: as a link on the same disk, otherwise as a copy; refuse a place in use.
+
+    To write over a link would be to write into the file that it shares.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists():
+        raise EquipoiseError(
+            "labels-invalid",
+            f"cannot export {source}: {target.parent.name}/{target.name} is the name of two pictures",
+            "rename one of them with its labels",
+        )
     try:
         os.link(source.resolve(), target)
     except OSError:

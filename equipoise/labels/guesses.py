@@ -63,7 +63,9 @@ def parse_guess(contents: Any, source: str) -> Guess:
 
 def parse_score(contents: Mapping[str, Any], source: str) -> float:
     """Return the score of a box or a class; one that has none counts as certain."""
-    score = contents.get("score", contents.get("scores", {}).get(contents.get("label"), 1.0))
+    scores = contents.get("scores")
+    usual = scores.get(contents.get("label"), 1.0) if isinstance(scores, Mapping) else 1.0
+    score = contents.get("score", usual)
     if not isinstance(score, int | float) or not 0 <= score <= 1:
         raise EquipoiseError("labels-invalid", f"cannot read {source}: a score must be from 0 to 1, got {score!r:.40}")
     return float(score)

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import re
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ MAX_SIDE_PIXELS = 2048  # of the copy that a page gets: sharp on a large screen,
 JPEG_QUALITY = 88
 UPLOAD_SUFFIXES = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp", "BMP": ".bmp", "GIF": ".gif", "TIFF": ".tif"}
 """suffix of an added picture by the format that its bytes have, whatever its name says"""
+ADDING_LOCK = threading.Lock()  # two threads that write one file would share its temporary name
 MAX_STEM_LENGTH = 60  # characters that an added picture keeps of its name
 
 
@@ -80,16 +82,20 @@ def add_picture(folder: Path, content: bytes, given_name: str) -> str:
     try:
         with Image.open(io.BytesIO(content), formats=PILLOW_FORMATS) as image:
             if image.width * image.height > MAX_DECODED_PIXELS:
-                raise EquipoiseError("image-undecodable", f"it has {image.width}x{image.height} pixels")
+                size = f"{image.width}x{image.height} pixels, more than {MAX_DECODED_PIXELS:,}"
+                raise EquipoiseError("image-undecodable", f"it has {size}", "make it smaller")
             suffix = UPLOAD_SUFFIXES[image.format or ""]
             image.draft("RGB", (MAX_SIDE_PIXELS, MAX_SIDE_PIXELS))
             image.load()
+    except EquipoiseError as error:
+        raise error.within(f"cannot add {given_name[:40]!r}") from None
     except (*PILLOW_ERRORS, KeyError) as error:
         reason = f"it cannot be decoded as an image ({str(error)[:80]})"
         raise EquipoiseError("image-undecodable", f"cannot add {given_name[:40]!r}: {reason}") from None
     stem = re.sub(r"[^\w-]+", "-", Path(given_name).stem, flags=re.ASCII).strip("-")[:MAX_STEM_LENGTH] or "picture"
     name = f"{stem}-{hashlib.sha256(content).hexdigest()[:12]}{suffix}"
-    if not (folder / name).exists():
-        with atomic_write(folder / name) as temporary:
-            temporary.write_bytes(content)
+    with ADDING_LOCK:
+        if not (folder / name).exists():
+            with atomic_write(folder / name) as temporary:
+                temporary.write_bytes(content)
     return name

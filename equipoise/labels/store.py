@@ -1,20 +1,22 @@
 """Folder of labels: one JSON file per picture, written whole or not at all, by any number of processes at once."""
 
-import fcntl
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 
 from equipoise.errors import EquipoiseError
 from equipoise.labels.picture_labels import LABEL_KINDS, PictureLabels, require_class_name
 from equipoise.storage.atomic import read_json, write_json
+from equipoise.storage.file_lock import hold_file_lock
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.storage.path_errors import report_path_errors
 
 CLASSES_FILE = "classes.json"  # no picture has this name, so no label file does
 LOCK_FILE = ".lock"
 LABEL_SUFFIX = ".json"  # behind the whole name of the picture: a.jpg and a.png are two pictures
+MAX_PICTURE_NAME_LENGTH = 1000  # characters of a path below the folder
+MAX_FILE_NAME_BYTES = 255  # of most file systems
 
 
 class LabelConflict(EquipoiseError):  # noqa: N818 # an outcome rather than a mistake
@@ -41,19 +43,18 @@ class LabelStore:
         self.folder = folder
 
     def label_path(self, picture: str) -> Path:
-        """Return the label file of a picture; refuse a name that leads out of the folder."""
+        """Return the label file of a picture; refuse a name that leads out of the folder, or that no file can have."""
         parts = PurePosixPath(picture).parts
-        if not parts or any(part.startswith(".") or "/" in part or "\0" in part for part in parts):
+        is_too_long = len(picture) > MAX_PICTURE_NAME_LENGTH or any(
+            len(f"{part}{LABEL_SUFFIX}".encode("utf-8", "surrogatepass")) > MAX_FILE_NAME_BYTES for part in parts
+        )
+        if not parts or is_too_long or any(part.startswith(".") or "/" in part or "\0" in part for part in parts):
             raise EquipoiseError("path-kind", f"{picture[:80]!r} cannot be the name of a picture")
         return self.folder.joinpath(*parts[:-1], parts[-1] + LABEL_SUFFIX)
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Keep other processes and threads out until the end of the block; the lock of a killed process is free."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / LOCK_FILE).open("ab") as lock_file:
-            fcntl.flock(lock_file, fcntl.LOCK_EX)
-            yield
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other processes and threads from changing labels until the end of the block."""
+        return hold_file_lock(self.folder / LOCK_FILE)
 
     def read_labels(self, picture: str) -> PictureLabels | None:
         """Read the labels of a picture; None if it has none."""

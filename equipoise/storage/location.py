@@ -4,7 +4,7 @@ Records, replies and logs repeat locations, so a URL with credentials in it is r
 """
 
 import re
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from equipoise.errors import EquipoiseError
 
@@ -82,6 +82,26 @@ def validate_location(location: str) -> None:
         raise EquipoiseError(
             "url-format", f"cannot use {location}: it names no bucket", "give one, such as s3://bucket/runs/x"
         )
+
+
+def require_http_url(name: str, url: str, example: str) -> None:
+    """Refuse the URL of a web server with a password, another scheme than HTTP, no host, or an impossible port.
+
+    `name` is the option that it was given with, and `example` a good one.
+    """
+    reject_credentials(url)
+    try:
+        parts = urlsplit(url)
+        reason = "" if parts.hostname else "it has no host"
+        port_is_usable = parts.port != 0
+    except ValueError as error:  # such as a port above 65535
+        reason, port_is_usable = str(error), True
+    if not url.startswith(("http://", "https://")):
+        reason = "it is not an HTTP URL"
+    elif not port_is_usable:
+        reason = "nothing listens on port 0"
+    if reason:
+        raise EquipoiseError("url-format", f"cannot use {name} {url!r}: {reason}", f"give one such as {example}")
 
 
 def require_lasting_store(location: str) -> None:

@@ -1,29 +1,14 @@
 """Options that name a running service: its URL, and a file with its API key."""
 
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from equipoise.errors import EquipoiseError
-from equipoise.storage.location import reject_credentials
+from equipoise.storage.location import require_http_url
 
 
 def require_service_url(url: str) -> None:
     """Refuse a URL of a service that has a password, another scheme than HTTP, no host, or an impossible port."""
-    reject_credentials(url)
-    try:
-        parts = urlsplit(url)
-        reason = "" if parts.hostname else "it has no host"
-        port_is_usable = parts.port != 0
-    except ValueError as error:  # such as a port above 65535
-        reason, port_is_usable = str(error), True
-    if not url.startswith(("http://", "https://")):
-        reason = "it is not an HTTP URL"
-    elif not port_is_usable:
-        reason = "nothing listens on port 0"
-    if reason:
-        raise EquipoiseError(
-            "url-format", f"cannot use --service {url!r}: {reason}", "give one such as http://127.0.0.1:8000"
-        )
+    require_http_url("--service", url, "http://127.0.0.1:8000")
 
 
 def read_api_key(key_file: Path) -> str:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -53,9 +54,10 @@ def find_detached_ray(state_folder: Path) -> DetachedRayFacts | None:
         facts = read_ray_facts(state_folder)
         process = psutil.Process(facts.head_pid)
         is_same = abs(process.create_time() - facts.head_created) < 1 and process.is_running()
-    except (OSError, EquipoiseError, psutil.NoSuchProcess):
+        is_alive = is_same and process.status() != psutil.STATUS_ZOMBIE
+    except (OSError, EquipoiseError, psutil.Error):  # it has ended, or its id is that of another user's process
         return None
-    return facts if is_same and process.status() != psutil.STATUS_ZOMBIE else None
+    return facts if is_alive else None
 
 
 def read_ray_facts(state_folder: Path) -> DetachedRayFacts:
@@ -79,23 +81,16 @@ def start_detached_ray(state_folder: Path, cpus: int | None = None) -> DetachedR
     """Start a head node that outlives this process, wait until it takes jobs, and note where it is."""
     token = read_ray_token(state_folder)
     temp_dir = tempfile.mkdtemp(prefix=RAY_TEMP_PREFIX, dir=RAY_TEMP_ROOT)
-    gcs_port, dashboard_port, client_port, agent_port = find_free_ports(4)
-    command = (
-        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"),
-        *("--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1", f"--temp-dir={temp_dir}"),
-        *(f"--port={gcs_port}", f"--dashboard-port={dashboard_port}"),
-        *(f"--ray-client-server-port={client_port}", f"--dashboard-agent-listen-port={agent_port}"),
-        *("--min-worker-port=0", "--max-worker-port=0", *([f"--num-cpus={cpus}"] if cpus else [])),
-    )
+    ports = find_free_ports(4)
     log = state_folder / LOG_FILE
     with log.open("wb") as output:
         head = subprocess.Popen(  # noqa: S603 - Ray's own command line
-            command, env=build_ray_environment(state_folder), stdin=subprocess.DEVNULL, stdout=output,
-            stderr=subprocess.STDOUT, start_new_session=True,
+            build_head_command(temp_dir, ports, cpus), env=build_ray_environment(state_folder),
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     facts = DetachedRayFacts(
-        gcs_address=f"127.0.0.1:{gcs_port}",
-        dashboard_url=f"http://127.0.0.1:{dashboard_port}",
+        gcs_address=f"127.0.0.1:{ports[0]}",
+        dashboard_url=f"http://127.0.0.1:{ports[1]}",
         temp_dir=temp_dir,
         head_pid=head.pid,
         head_created=psutil.Process(head.pid).create_time(),
@@ -104,8 +99,11 @@ def start_detached_ray(state_folder: Path, cpus: int | None = None) -> DetachedR
     dashboard = RayDashboard(facts.dashboard_url, token)
     try:
         wait_until(lambda: head.poll() is not None or dashboard.is_ready(), START_SECONDS, "Ray's start")
-    except BaseException:
+    except BaseException as error:
         stop_detached_ray(state_folder, facts)
+        if isinstance(error, TimeoutError):
+            problem = f"cannot start Ray: it has not answered within {START_SECONDS:.0f} s"
+            raise EquipoiseError("cluster-unreachable", problem, f"see {log}") from None
         raise
     if head.poll() is not None:
         stop_detached_ray(state_folder, facts)
@@ -113,6 +111,18 @@ def start_detached_ray(state_folder: Path, cpus: int | None = None) -> DetachedR
         reason = text.splitlines()[-1] if text else "it said nothing"
         raise EquipoiseError("cluster-unreachable", f"cannot start Ray: {reason}", f"see {log}")
     return facts
+
+
+def build_head_command(temp_dir: str, ports: Sequence[int], cpus: int | None) -> tuple[str, ...]:
+    """Return the command line of a head node; its ports are those of drivers, dashboard, Ray's clients and agent."""
+    gcs_port, dashboard_port, client_port, agent_port = ports
+    return (
+        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"),
+        *("--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1", f"--temp-dir={temp_dir}"),
+        *(f"--port={gcs_port}", f"--dashboard-port={dashboard_port}"),
+        *(f"--ray-client-server-port={client_port}", f"--dashboard-agent-listen-port={agent_port}"),
+        *("--min-worker-port=0", "--max-worker-port=0", *([f"--num-cpus={cpus}"] if cpus else [])),
+    )
 
 
 def build_ray_environment(state_folder: Path) -> dict[str, str]:

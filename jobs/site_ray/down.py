@@ -70,7 +70,8 @@ def stop_jobs(dashboard: RayDashboard) -> None:
             names = ", ".join(jobs)
             print(make_printable(f"stopping {pluralize(len(jobs), 'job')}: {names}"), flush=True)
         for job in jobs:
-            dashboard.request("POST", f"/api/jobs/{job}/stop")
+            with suppress(EquipoiseError):  # it has ended meanwhile: the others must be stopped all the same
+                dashboard.request("POST", f"/api/jobs/{job}/stop")
         wait_until(lambda: not list_active_jobs(dashboard), JOB_STOP_SECONDS)
 
 

@@ -23,6 +23,7 @@ from typing import Any
 from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
 from equipoise.runs.folder import lock_folder, require_writable
+from equipoise.storage.location import require_http_url
 from equipoise.storage.path_errors import report_path_errors
 from equipoise.storage.user_paths import require_local_paths
 from jobs.cli.option_parser import parse_options
@@ -72,10 +73,8 @@ class UpOptions:
             raise EquipoiseError("option-range", f"--cpus must be from 1 to 4096, got {self.cpus}")
         if self.cpus is not None and self.ray is not None:
             raise EquipoiseError("option-conflict", "--cpus has no effect with --ray", "leave out one of them")
-        if self.ray is not None and not self.ray.startswith(("http://", "https://")):
-            raise EquipoiseError(
-                "url-format", f"--ray must be the URL of a dashboard such as http://127.0.0.1:8265, got {self.ray!r}"
-            )
+        if self.ray is not None:
+            require_http_url("--ray", self.ray, "http://127.0.0.1:8265, the dashboard of a Ray")
 
 
 @command()

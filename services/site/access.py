@@ -43,7 +43,7 @@ class SiteAccess:
 
         async def answer(request: Request) -> Response:
             self.require_own_host(request)
-            viewer = self.find_viewer(request)
+            viewer = request.state.viewer = self.find_viewer(request)  # a page that refuses shows who is logged in
             if route.role is not None and viewer is None:
                 return ask_for_key(request)
             if request.method not in SAFE_METHODS:
@@ -51,7 +51,6 @@ class SiteAccess:
                 await self.require_own_page(request, viewer)
             if viewer is not None and route.role is not None and not viewer.may(route.role):
                 raise role_is_missing(route.role, viewer)
-            request.state.viewer = viewer
             return await route.handler(request)
 
         return Route(route.path, checked, methods=[*(route.methods or ())])
@@ -70,7 +69,7 @@ class SiteAccess:
 
     def require_own_host(self, request: Request) -> None:
         """Reject a name of this machine that another site's owner has made up, where no key protects the site."""
-        host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+        host = read_host_name(request.headers.get("host", ""))
         if not self.requires_key and not is_loopback(host):
             raise RequestRejected(403, f"cannot answer at the name {host[:60]!r}: open this site at 127.0.0.1", "site")
 
@@ -78,7 +77,7 @@ class SiteAccess:
         """Reject a request that changes something and that a page of another site may have sent."""
         reject_cross_site(request)
         origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
             raise other_site_asks()
         if viewer is not None and not viewer.from_browser:
             return
@@ -88,6 +87,14 @@ class SiteAccess:
         sent = request.headers.get(CSRF_HEADER) or (await read_form_token(request))
         if not hmac.compare_digest(sent.encode(), expected.encode()):
             raise RequestRejected(403, "cannot accept this form: its page is too old; open the page again", "site")
+
+
+def read_host_name(host: str) -> str:
+    """Return the name in a Host header, without its port; empty for what is no name."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # urlsplit's, for a bracket without the other
+        return ""
 
 
 def is_json(request: Request) -> bool:
@@ -106,18 +113,20 @@ async def read_form_token(request: Request) -> str:
 def require_bounded_body(request: Request, max_bytes: int) -> None:
     """Reject a body without a declared length, or with a longer one than a route takes."""
     length = request.headers.get("content-length", "0" if "transfer-encoding" not in request.headers else "")
-    if not length.isdigit():
+    if not (length.isascii() and length.isdigit()):
         raise RequestRejected(411, "cannot read a body without a length: send content-length", "body")
     if int(length) > max_bytes:
         raise RequestRejected(413, f"the request has {length} bytes, the limit is {max_bytes}", "too large")
 
 
 def ask_for_key(request: Request) -> Response:
-    """Send a browser to the login page; reject a program without a key."""
+    """Send a browser to the login page; reject a program without a key, and a form of a session that has ended."""
     wants_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
     if "hx-request" in request.headers:
         return Response(status_code=401, headers={"hx-redirect": "/login"})
-    if request.method in SAFE_METHODS and wants_page:
+    if wants_page and request.method not in SAFE_METHODS:
+        raise RequestRejected(401, "cannot do this: you are not logged in; log in, and open the page again", "key")
+    if wants_page:
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"/login?next={quote(path)}", 303)
     raise key_is_missing()

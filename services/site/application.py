@@ -14,6 +14,7 @@ from services.site.api_document import ApiDocument
 from services.site.experiments.experiments_part import ExperimentsPart
 from services.site.failures import FailureHandlers
 from services.site.home_page import HomePage
+from services.site.jobs_on_ray.job_desk import JobDesk
 from services.site.jobs_on_ray.jobs_part import JobsPart
 from services.site.labels.labels_part import LabelsPart
 from services.site.login_page import LoginPages
@@ -37,7 +38,8 @@ class SiteApplication:
         access = SiteAccess(role_keys, SessionSigner(load_secret(settings.state_folder / SECRET_FILE)))
         renderer = PageRenderer(access.requires_key)
         ray = RayDashboard(settings.ray_dashboard, settings.ray_token) if settings.ray_dashboard else None
-        self.context = SiteContext(settings=settings, renderer=renderer, ray=ray)
+        jobs = JobDesk(ray, settings.results, settings.state_folder)
+        self.context = SiteContext(settings=settings, renderer=renderer, ray=ray, jobs=jobs)
         self.parts = [build_part(self.context) for build_part in part_builders]
         routes = [
             page_route("/assets/{name:path}", get_site_asset, role=None),

@@ -52,11 +52,15 @@ class FailureHandlers:
         return self.render_failure(request, error.status, error.message)
 
     async def answer_unknown(self, request: Request, error: Exception) -> Response:
-        """Answer a request for what the site does not have, or with a method that it does not take."""
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        sentence = f"cannot find {request.url.path[:200]!r}; the navigation leads to what there is"
-        if status == 405:
-            sentence = f"cannot {request.method} {request.url.path[:200]!r}: this address does not take the method"
+        """Answer a request for what the site does not have, of a wrong method, or with a form that cannot be read."""
+        if not isinstance(error, HTTPException):
+            raise error
+        status, path = error.status_code, repr(request.url.path[:200])
+        sentence = f"cannot read the request to {path}: {error.detail}"
+        if status == 404:
+            sentence = f"cannot find {path}; the navigation leads to what there is"
+        elif status == 405:
+            sentence = f"cannot {request.method} {path}: this address does not take the method"
         return self.render_failure(request, status, sentence)
 
     async def answer_disconnected(self, _: Request, __: Exception) -> Response:

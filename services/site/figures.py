@@ -1,5 +1,6 @@
 """Figures on pages of the site: plotly.js as a file of its own, and figures as data that a script draws."""
 
+import asyncio
 import gzip
 from functools import cache
 from typing import Any
@@ -21,9 +22,9 @@ CACHE_SECONDS = 30 * 86400  # the version is part of the address
 
 
 async def answer_with_figures(renderer: PageRenderer, request: Request, template: str, **content: Any) -> Response:
-    """Render a page that has figures, or a part of one."""
-    response = renderer.render_page(
-        request, template, plotly_path=PLOTLY_PATH, figure_data=format_figure_data, **content
+    """Render a page that has figures, or a part of one, in a thread: large figures take a while to write."""
+    response = await asyncio.to_thread(
+        renderer.render_page, request, template, plotly_path=PLOTLY_PATH, figure_data=format_figure_data, **content
     )
     response.headers["content-security-policy"] = FIGURE_POLICY
     return response
@@ -45,8 +46,8 @@ async def get_plotly(request: Request) -> Response:
     headers = {"cache-control": f"private, max-age={CACHE_SECONDS}, immutable", "x-content-type-options": "nosniff"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         headers["content-encoding"] = "gzip"
-        return Response(compress_plotly(), media_type="text/javascript", headers=headers)
-    return Response(get_plotlyjs(), media_type="text/javascript", headers=headers)
+        return Response(await asyncio.to_thread(compress_plotly), media_type="text/javascript", headers=headers)
+    return Response(await asyncio.to_thread(get_plotlyjs), media_type="text/javascript", headers=headers)
 
 
 @cache

@@ -50,10 +50,19 @@ class HomePage:
             cluster=next((entry.cluster for entry in lists if entry.cluster), ""),
             running=join_items(entry.running for entry in lists),
             models=join_items(entry.models for entry in lists),
-            for_a_person=join_items(entry.for_a_person for entry in lists),
+            for_a_person=join_different_pages([entry.for_a_person for entry in lists]),
         )
 
 
 def join_items(groups: Iterable[Sequence[HomeItem]]) -> tuple[HomeItem, ...]:
     """Return the lines of several parts as one sequence."""
     return tuple(item for group in groups for item in group)
+
+
+def join_different_pages(groups: Sequence[Sequence[HomeItem]]) -> tuple[HomeItem, ...]:
+    """Return the lines of several parts without those of a page that a part before has named, such as a new plan."""
+    items: list[HomeItem] = []
+    for group in groups:
+        named = {item.href for item in items}
+        items += [item for item in group if item.href not in named]
+    return tuple(items)

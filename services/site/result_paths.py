@@ -22,8 +22,11 @@ def resolve_result_path(results: Path, name: str, must_exist: bool = True) -> Pa
     try:
         resolved, root = path.resolve(), results.resolve()
         is_there = path.exists()
-    except OSError as error:  # too long a name, a circle of links, or no permission
+    except OSError as error:  # too long a name, or no permission
         raise EquipoiseError("path-access", f"cannot use the name {name[:80]!r}: {error.strerror}") from None
+    except RuntimeError:  # pathlib's
+        problem = f"cannot use the name {name[:80]!r}: it is a link that leads back to itself"
+        raise EquipoiseError("path-access", problem, "remove the link") from None
     if resolved != root and root not in resolved.parents:
         raise EquipoiseError(
             "path-kind", f"cannot use {name[:80]!r}: it is a link that leads out of the results folder"

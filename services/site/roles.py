@@ -42,9 +42,9 @@ def parse_role_key(line: str, number: int) -> RoleKey:
     """Parse a line of the key file: `ROLE KEY`, `ROLE KEY NAME`, or a key alone, which has the role `run`."""
     words = line.split()
     names = [str(role) for role in Role]
-    if len(words) == 1:
+    if len(words) == 1 and words[0] not in names:  # a role alone is a line whose key was forgotten
         words = [str(Role.RUN), *words]
-    if len(words) > 3 or words[0] not in names:
+    if not 2 <= len(words) <= 3 or words[0] not in names:
         raise EquipoiseError(
             "file-damaged",
             f"cannot read line {number} of the key file: it is not ROLE KEY or ROLE KEY NAME",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from jobs.site_ray.ray_dashboard import RayDashboard
+from services.site.jobs_on_ray.job_desk import JobDesk
 from services.site.rendering import PageRenderer
 from services.site.settings import SiteSettings
 from services.site.site_routes import SiteRoute
@@ -41,6 +42,8 @@ class SiteContext:
     renderer: PageRenderer
     ray: RayDashboard | None
     """the Ray that runs jobs and models; None if the site shows results alone"""
+    jobs: JobDesk
+    """the jobs that were started on the site"""
 
 
 class SitePart(Protocol):

@@ -1,5 +1,7 @@
 """The client of the site against a real one, which runs without Ray."""
 
+import socket
+
 import pytest
 
 from equipoise.client import EquipoiseClient
@@ -57,9 +59,20 @@ def test_a_key_without_the_role_and_no_key_are_told_what_is_needed(url):
         EquipoiseClient(url).list_jobs()
 
 
+@pytest.mark.parametrize("url", ["127.0.0.1:8080", "http://", "http://127.0.0.1:many", "http://[::1"])
+def test_an_address_that_is_none_is_refused(url):
+    with pytest.raises(EquipoiseError, match=r"cannot use url .*; give one such as http://127"):
+        EquipoiseClient(url)
+
+
+def test_a_site_that_does_not_answer_in_time_is_told_as_such():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = EquipoiseClient(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(EquipoiseError, match=r"has not answered within 0.2 s; it may still do what was asked"):
+            client.request("POST", "deployments", {}, timeout_seconds=0.2)
+
+
 def test_an_address_without_a_site_is_told(url):
     with pytest.raises(EquipoiseError, match=r"cannot reach the site at http://127.0.0.1:1") as caught:
         EquipoiseClient("http://127.0.0.1:1").list_jobs()
     assert caught.value.code == "service-unavailable"
-    with pytest.raises(EquipoiseError, match=r"cannot use '127.0.0.1:8080' as the address"):
-        EquipoiseClient("127.0.0.1:8080")

@@ -188,8 +188,11 @@ class ExperimentPages:
         return RedirectResponse(f"/experiments/{quote(path)}", 303)
 
     def require_row(self, path: str) -> ExperimentRow:
-        """Return the row of an experiment; refuse a path that the index does not have."""
-        if row := find_row(self.index.connect(), path) if path.isprintable() else None:
+        """Return the row of an experiment; refuse a path that the index does not have.
+
+        An empty path stands for the results themselves: browsers leave out the dot at the end of `/experiments/.`.
+        """
+        if row := find_row(self.index.connect(), path or ".") if path.isprintable() else None:
             return row
         remedy = "the table lists all" if self.index.is_complete else "the index is still being built: try again"
         raise EquipoiseError("path-missing", f"cannot find the experiment {path[:200]!r}", remedy)
@@ -210,4 +213,4 @@ def read_table_query(request: Request) -> TableQuery:
 def protect_cell(value: Any) -> Any:
     """Return the value of a cell of a CSV; a text that spreadsheets would take for a formula gets an apostrophe."""
     value = to_plain_json(value)
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -14,7 +14,7 @@ from pathlib import Path
 from services.site.experiments.folder_listing import FolderListing, list_folder
 from services.site.experiments.index_columns import INDEX_COLUMNS
 from services.site.experiments.index_database import PENDING
-from services.site.experiments.index_rows import FileStamp
+from services.site.experiments.index_rows import FileStamp, limit_integer
 
 FOLDERS_PER_BATCH = 500
 COMMIT_SECONDS = 0.25  # of writing between two commits: pages then show what was read so far
@@ -31,7 +31,8 @@ class FolderScan:
     """Scanner of the results folder, with its own connection to the index; one thread uses it."""
 
     def __init__(self, root: Path, connection: sqlite3.Connection, on_change: Callable[[], None]) -> None:
-        self.root, self.connection, self.on_change = root, connection, on_change
+        self.root = root.resolve()  # of a link to the results, the time of change would be that of the link
+        self.connection, self.on_change = connection, on_change
         self.commit_at = 0.0
         self.connection.execute("INSERT OR IGNORE INTO folders VALUES (x'', ?, 0)", (PENDING,))
 
@@ -59,7 +60,7 @@ class FolderScan:
         changed, gone = [], []
         for path, mtime_ns in folders:
             try:
-                found = (self.root / os.fsdecode(path)).lstat().st_mtime_ns
+                found = read_folder_time(self.root / os.fsdecode(path))
             except (FileNotFoundError, NotADirectoryError):
                 gone.append(path)
             except OSError:
@@ -94,7 +95,7 @@ class FolderScan:
         """Read what changed in one folder, and note the folders in it; inside of a transaction."""
         folder = self.root / os.fsdecode(path)
         try:
-            mtime_ns = folder.lstat().st_mtime_ns
+            mtime_ns = read_folder_time(folder)
             listing = list_folder(self.root, os.fsdecode(path))
         except OSError:  # it has gone, or cannot be listed: looked at again in a later scan
             self.connection.execute("UPDATE folders SET mtime_ns = 1 WHERE path = ?", (path,))
@@ -142,9 +143,20 @@ class FolderScan:
         count: int = self.connection.execute(query, child_values(prefix)).fetchone()[0]
         return count
 
+    def roll_back(self) -> None:
+        """End a transaction that a failure has left open; otherwise no later scan could begin one."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
     def _begin(self) -> None:
         self.connection.execute("BEGIN IMMEDIATE")
         self.commit_at = time.monotonic() + COMMIT_SECONDS
+
+
+def read_folder_time(folder: Path) -> int:
+    """Return the time of change of a folder in nanoseconds, as the index holds it: never `PENDING`."""
+    mtime_ns = limit_integer(folder.lstat().st_mtime_ns)
+    return mtime_ns if mtime_ns != PENDING else PENDING - 1  # such as of an archive without times
 
 
 CHILDREN = "path >= ? AND path < ? AND instr(substr(path, ?), x'2f') = 0"

@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
+from equipoise.errors import EquipoiseError
 from services.site.experiments.index_columns import INDEX_COLUMNS
 
 INDEX_FILE, NOTES_FILE = "index.sqlite", "notes.sqlite"
@@ -42,15 +43,30 @@ CREATE INDEX IF NOT EXISTS notes.paths_by_tag ON tags (tag, path);
 """
 
 
-def open_index(state_folder: Path) -> sqlite3.Connection:
-    """Open the index of a site with its notes; create what is not there, and replace an index that is unusable."""
+def create_index(state_folder: Path) -> None:
+    """Create the index and the notes of a site where they are not there; replace an index that is unusable.
+
+    Only before anybody has opened it: whoever has a replaced one open goes on with a file that nobody else sees.
+    """
     state_folder.mkdir(parents=True, exist_ok=True)
     file = state_folder / INDEX_FILE
     try:
-        connection = connect_index(file)
-    except sqlite3.DatabaseError:
+        connect_index(file).close()
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):  # such as a locked file: the index itself may be good
+            raise
         remove_database(file)
-        connection = connect_index(file)
+        connect_index(file).close()
+    try:
+        open_index(state_folder).close()
+    except sqlite3.DatabaseError as error:
+        problem = f"cannot read the notes in {state_folder / NOTES_FILE}: {error}"
+        raise EquipoiseError("file-damaged", problem, "restore it, or move it away") from None
+
+
+def open_index(state_folder: Path) -> sqlite3.Connection:
+    """Open the index of a site with its notes."""
+    connection = connect_index(state_folder / INDEX_FILE)
     connection.execute("ATTACH DATABASE ? AS notes", (str(state_folder / NOTES_FILE),))
     connection.execute("PRAGMA notes.journal_mode = WAL")
     connection.executescript(NOTES_SCHEMA)

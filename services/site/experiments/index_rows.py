@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dashboards.experiments import Experiment, Sweep, classify_folder
+from dashboards.experiments import READ_ERRORS, Experiment, Sweep, classify_folder
 from dashboards.page import escape_surrogates
 from dashboards.panels.experiment_index import describe_problem
 from equipoise.bundle.manifest import Manifest, summarize_metrics
 from equipoise.drift.diagnosis.verdict import Verdict
-from equipoise.errors import EquipoiseError
 from equipoise.runs.listing import RECORD_COLUMNS, decode_listed_record, read_regular_file, record_to_table_row
 from services.site.experiments.index_columns import INDEX_COLUMNS, Value
 
 RECORD_FILE, TRIALS_FOLDER = "record.json", "trials"
 UNREADABLE = "unreadable"
-"""kind of what cannot be read"""
+"""status of what cannot be read"""
+MAX_INTEGER = 2**63 - 1  # that SQLite can hold
 EXPERIMENT_FILES = ("plan.json", "verdict.json", "bundle.json", "trial.json")
 
 
@@ -41,7 +41,8 @@ class IndexRow:
     def as_tuple(self, folder: bytes) -> tuple[Value | bytes, ...]:
         """Return the values in the order of the table: those that identify the row, and the columns after the path."""
         texts = {name: escape_surrogates(value) for name, value in self.values.items() if isinstance(value, str)}
-        values = {**self.values, **texts}
+        numbers = {name: limit_integer(value) for name, value in self.values.items() if isinstance(value, int)}
+        values = {**self.values, **texts, **numbers}
         stamp = (self.stamp.mtime_ns, self.stamp.size)
         columns = (values.get(column.name) for column in INDEX_COLUMNS if column.name != "path")
         return (escape_surrogates(self.path), folder, *stamp, escape_surrogates(self.problem), *columns)
@@ -53,8 +54,8 @@ def read_record_row(file: "os.DirEntry[str]", path: str, kind: str) -> IndexRow:
     modified: dict[str, Value] = {"kind": kind, "modified": stamp.mtime_ns / 1e9}
     try:
         values = record_to_table_row(file.path, decode_listed_record(read_regular_file(file)))
-    except (EquipoiseError, OSError) as error:
-        reason = str(error) if isinstance(error, EquipoiseError) else error.strerror or str(error)
+    except (*READ_ERRORS, OSError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         return IndexRow(path=path, stamp=stamp, values=modified | {"status": UNREADABLE}, problem=reason)
     columns = {name: value for name, value in zip(RECORD_COLUMNS, values, strict=True) if name != "path"}
     return IndexRow(path=path, stamp=stamp, values=columns | modified)  # type: ignore[arg-type]
@@ -109,7 +110,12 @@ def stamp_entry(entry: "os.DirEntry[str]") -> FileStamp:
         status = entry.stat()
     except OSError:
         return FileStamp(mtime_ns=0, size=0)
-    return FileStamp(mtime_ns=status.st_mtime_ns, size=status.st_size)
+    return FileStamp(mtime_ns=limit_integer(status.st_mtime_ns), size=status.st_size)
+
+
+def limit_integer(value: int) -> int:
+    """Return a whole number, or the nearest one that a database can hold: times lie beyond from the year 2262 on."""
+    return min(max(value, -MAX_INTEGER), MAX_INTEGER)
 
 
 def join_stamps(stamps: Sequence[FileStamp]) -> FileStamp:

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.site.experiments.folder_scan import FolderScan
-from services.site.experiments.index_database import INDEX_FILE, WRITER_CACHE_KIBIBYTES, connect_index, open_index
+from services.site.experiments.index_database import (
+    INDEX_FILE,
+    WRITER_CACHE_KIBIBYTES,
+    connect_index,
+    create_index,
+    open_index,
+)
 
 RECENT_SCAN_SECONDS = 2.0  # between two short scans while somebody looks
 FULL_SCAN_SECONDS, MAX_PAUSE_SECONDS = 60.0, 300.0  # between two scans of all folders, at least and at most
@@ -40,7 +46,7 @@ class RecordIndex:
         self.version, self.is_complete = int(time.time() * 1000), False  # larger than before a restart
         self._wake, self._stop = threading.Event(), threading.Event()
         self._connections = threading.local()
-        open_index(state_folder).close()  # creates or replaces it, before anybody asks
+        create_index(state_folder)
         self._thread = threading.Thread(target=self._keep_up_to_date, name="experiment index", daemon=True)
         self._started = False
         self._start_lock = threading.Lock()
@@ -92,13 +98,17 @@ class RecordIndex:
 
     def _keep_up_to_date(self) -> None:
         """Scan, again and again: shortly when woken, and all folders now and then."""
-        scan, next_full = self._create_scan(), 0.0
+        scan: FolderScan | None = None
+        next_full = 0.0
         while not self._stop.is_set():
             started_cpu, is_full = time.thread_time(), time.monotonic() >= next_full
             try:
+                scan = scan or self._create_scan()
                 self._scan_folders(scan, is_full)
-            except (OSError, sqlite3.Error):
-                logger.exception("cannot update the index of experiments")
+            except Exception:  # whatever it is: the next scan tries again, since nobody would see that none comes
+                logger.exception("cannot update the index of experiments; trying again")
+                if scan is not None:
+                    scan.roll_back()
             pause = min(IDLE_FACTOR * (time.thread_time() - started_cpu), MAX_PAUSE_SECONDS)
             if is_full:
                 next_full, pause = time.monotonic() + max(FULL_SCAN_SECONDS, pause), 0.0

@@ -13,8 +13,9 @@ from services.site.jobs_on_ray.command_topics import LAYOUTS, OTHER_TOPIC, TOPIC
 
 RESULT_FLAGS = frozenset({"out", "plan", "run", "bundle", "link", "verdict", "capture-dir", "init-from"})
 """options whose relative value is a name below the results folder, not below the folder that the site runs in"""
-BUILD_LOCK = threading.Lock()
-"""held while a form is built: the parser of Python 3.11 that reads the texts of options fails in two threads at once"""
+OPTIONS_LOCK = threading.Lock()
+"""held while options are listed or parsed, which fails in two threads at once: the parser of Python 3.11 that reads
+their texts is not made for it, and the names for a remedy are read from a help that is printed"""
 OUT_HELP = "name of the folder below the results that this job writes to; the same name goes on where it was stopped"
 
 
@@ -61,7 +62,7 @@ class CommandForm:
 
 def load_command_form(command: str) -> CommandForm:
     """Return the form of a command; the first call imports it, which takes seconds."""
-    with BUILD_LOCK:
+    with OPTIONS_LOCK:
         return build_command_form(command)
 
 

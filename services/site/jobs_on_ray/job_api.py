@@ -13,7 +13,7 @@ from services.site.jobs_on_ray.cluster_view import describe_cluster_use
 from services.site.jobs_on_ray.command_forms import CommandForm, load_command_form
 from services.site.jobs_on_ray.command_topics import LAYOUTS
 from services.site.jobs_on_ray.form_arguments import SWITCH_OFF, SWITCH_ON, build_arguments
-from services.site.jobs_on_ray.job_desk import MAX_LOG_LINES, JobDesk
+from services.site.jobs_on_ray.job_desk import MAX_LOG_LINES
 from services.site.jobs_on_ray.job_store import SubmittedJob
 from services.site.jobs_on_ray.job_summary import summarize_job
 from services.site.jobs_on_ray.message_types import (
@@ -37,8 +37,8 @@ MAX_LISTED_JOBS = 500
 class JobApi:
     """Handlers of /api/commands, /api/jobs and /api/cluster."""
 
-    def __init__(self, site: SiteContext, desk: JobDesk) -> None:
-        self.site, self.desk = site, desk
+    def __init__(self, site: SiteContext) -> None:
+        self.site, self.desk = site, site.jobs
 
     def routes(self) -> list[SiteRoute]:
         """Return the routes of the endpoints, with their descriptions."""

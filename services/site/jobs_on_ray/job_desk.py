@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from jobs.cli.main import COMMAND_MODULES
 from jobs.site_ray.detached_ray import find_detached_ray
 from jobs.site_ray.ray_dashboard import RayDashboard
 from services.site.jobs_on_ray.form_arguments import read_out_folder
-from services.site.jobs_on_ray.job_log import LogTail, read_log_tail
+from services.site.jobs_on_ray.job_log import TAIL_BYTES, LogTail, read_log_tail
 from services.site.jobs_on_ray.job_store import JobStore, SubmittedJob
 
 ASK_SECONDS = 10.0  # until Ray is given up for now
@@ -69,10 +68,9 @@ class JobDesk:
             self.ray.request("POST", "/api/jobs/", self.build_submission(job))
         except EquipoiseError as error:
             if error.code == "service-refused":  # otherwise Ray may have it all the same, and is asked later
-                self.store.set_status(job.id, "failed", time.time())
+                self.store.set_status(job, "failed", time.time())
             raise
-        self.store.set_status(job.id, "waiting")
-        return replace(job, status="waiting")
+        return self.store.set_status(job, "waiting")
 
     def build_submission(self, job: SubmittedJob) -> dict[str, Any]:
         """Build what Ray is asked to run: the command in its folder, with its output in the site's own log."""
@@ -99,8 +97,7 @@ class JobDesk:
         if self.ray is None:
             raise ray_is_missing()
         self.ray.request("POST", f"/api/jobs/{job.id}/stop")
-        self.store.set_status(job.id, "stopping")
-        return replace(job, status="stopping")
+        return self.store.mark_stopping(job.id)
 
     def find_job(self, job_id: str) -> SubmittedJob:
         """Return a job as it is now."""
@@ -108,8 +105,14 @@ class JobDesk:
         return self.store.find_job(job_id)
 
     def refresh_jobs(self, at_once: bool = False) -> None:
-        """Ask Ray about the jobs that have not ended, unless that was done a moment ago; nothing if there are none."""
-        with self.refresh_lock:
+        """Ask Ray about the jobs that have not ended, unless that was done a moment ago; nothing if there are none.
+
+        While another thread asks, only a call that needs it `at_once` waits: a Ray that does not answer must not keep
+        all threads of the site.
+        """
+        if not self.refresh_lock.acquire(blocking=at_once):
+            return
+        try:
             if not at_once and time.monotonic() - self.refreshed_at < REFRESH_SECONDS:
                 return
             active = self.store.list_active_jobs()
@@ -118,6 +121,8 @@ class JobDesk:
                 if replies is not None:
                     self.note_status(job, replies.get(job.id))
             self.refreshed_at = time.monotonic()
+        finally:
+            self.refresh_lock.release()
 
     def ask_ray(self, job_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]] | None:
         """Return what Ray knows about jobs, by their id; None if it does not answer."""
@@ -128,13 +133,15 @@ class JobDesk:
         except EquipoiseError:
             is_gone = self.is_own_ray and find_detached_ray(self.state_folder) is None  # not only busy
             return {} if is_gone else None
+        if not isinstance(replies, list):  # what answers is no Ray
+            return None
         return {reply["submission_id"]: reply for reply in replies if reply.get("submission_id") in job_ids}
 
     def note_status(self, job: SubmittedJob, reply: Mapping[str, Any] | None) -> None:
         """Note what Ray says about a job: nothing is lost if the site is killed before, for the next one asks again."""
         if reply is None:  # Ray was started again, or the site was killed before it had submitted the job
             if job.status != "submitting" or time.time() - job.submitted > SUBMIT_SECONDS:
-                self.store.set_status(job.id, "lost", time.time())
+                self.store.set_status(job, "lost", time.time())
             return
         status = STATUS_BY_RAY.get(str(reply.get("status")), "running")
         exit_status = reply.get("driver_exit_code")
@@ -147,11 +154,11 @@ class JobDesk:
         has_ended = status not in ("waiting", "running")
         ended = (float(reply.get("end_time") or 0) / 1000 or time.time()) if has_ended else None
         if status != job.status:
-            self.store.set_status(job.id, status, ended, exit_status)
+            self.store.set_status(job, status, ended, exit_status)
 
-    def read_log(self, job_id: str, max_lines: int = MAX_LOG_LINES) -> LogTail:
+    def read_log(self, job_id: str, max_lines: int = MAX_LOG_LINES, tail_bytes: int = TAIL_BYTES) -> LogTail:
         """Return the last lines of a job's log."""
-        return read_log_tail(self.log_file(job_id), max_lines)
+        return read_log_tail(self.log_file(job_id), max_lines, tail_bytes)
 
     def log_file(self, job_id: str) -> Path:
         """Return the file of a job's log; its id comes from the store, so it holds no separator."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from equipoise.formatting import make_printable
 
-TAIL_BYTES = 64 << 10  # read of a log
+TAIL_BYTES, SHORT_TAIL_BYTES = 64 << 10, 4 << 10  # read of a log, for its page and for a list of jobs
 MAX_LINE_LENGTH = 2000  # characters
-TIME_LEFT = re.compile(r"([\d,]+) s left at most|left ([\d,]+) s")
+TIME_LEFT = re.compile(r"(\d[\d,]{0,15}) s left at most|left (\d[\d,]{0,15}) s")
 TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 ERROR_LINE = re.compile(r"(?:error: |\w*(?:Error|Exception|Failed): )(.*)")
 ERROR_CODE = re.compile(r" \[([a-z-]+)\]$")
@@ -51,21 +51,21 @@ class LogTail:
         return self.last_line, ""
 
 
-def read_log_tail(file: Path, max_lines: int) -> LogTail:
-    """Read the last lines of a log; nothing if there is none yet."""
+def read_log_tail(file: Path, max_lines: int, tail_bytes: int = TAIL_BYTES) -> LogTail:
+    """Read the last lines of a log, of its last bytes alone; nothing if there is none yet."""
     try:
         with file.open("rb") as stream:
             size = stream.seek(0, 2)
-            stream.seek(max(0, size - TAIL_BYTES))
-            content = stream.read(TAIL_BYTES)
+            stream.seek(max(0, size - tail_bytes))
+            content = stream.read(tail_bytes)
     except OSError:
         return LogTail(lines=(), is_whole=True, size=0)
     lines = [clean_line(line) for line in content.decode("utf-8", "replace").split("\n")]
-    if size > TAIL_BYTES:
+    if size > tail_bytes:
         lines = lines[1:]  # cut at its beginning
     if lines and not lines[-1]:
         lines.pop()
-    return LogTail(lines=tuple(lines[-max_lines:]), is_whole=size <= TAIL_BYTES and len(lines) <= max_lines, size=size)
+    return LogTail(lines=tuple(lines[-max_lines:]), is_whole=size <= tail_bytes and len(lines) <= max_lines, size=size)
 
 
 def clean_line(line: str) -> str:

@@ -13,7 +13,7 @@ from services.site.jobs_on_ray.cluster_view import describe_cluster_use
 from services.site.jobs_on_ray.command_forms import CommandForm, load_command_form
 from services.site.jobs_on_ray.command_topics import LAYOUTS
 from services.site.jobs_on_ray.form_arguments import SWITCH_OFF, SWITCH_ON, format_command_line
-from services.site.jobs_on_ray.job_desk import JobDesk
+from services.site.jobs_on_ray.job_log import TAIL_BYTES
 from services.site.jobs_on_ray.job_store import JobConflict, SubmittedJob
 from services.site.jobs_on_ray.job_summary import JobSummary, list_home_lines, summarize_job
 from services.site.jobs_on_ray.validation import check_form
@@ -22,6 +22,7 @@ from services.site.site_parts import HomeLists, SiteContext
 from services.site.site_routes import SiteRoute, action_route, page_route
 
 JOBS_PER_PAGE = 50
+MAX_PAGE_DIGITS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,15 +31,22 @@ class FormState:
 
     form: CommandForm
     values: Mapping[str, str]
-    command_line: str
+    arguments: tuple[str, ...]
+    """of the command, as far as they can be built"""
     problem: str
+    """what is wrong with the values; empty if nothing is"""
+
+    @property
+    def command_line(self) -> str:
+        """The command that the form stands for; empty if its arguments cannot be built."""
+        return format_command_line(self.form.command, self.arguments) if self.arguments else ""
 
 
 class JobPages:
     """Handlers of /new and /jobs."""
 
-    def __init__(self, site: SiteContext, desk: JobDesk) -> None:
-        self.site, self.desk = site, desk
+    def __init__(self, site: SiteContext) -> None:
+        self.site, self.desk = site, site.jobs
 
     def routes(self) -> list[SiteRoute]:
         """Return the routes of forms and jobs."""
@@ -88,7 +96,8 @@ class JobPages:
         if state.problem:
             return self.render_form(request, state, 400)
         try:
-            job = await asyncio.to_thread(self.start_checked, state, request.state.viewer.name)
+            viewer = request.state.viewer.name
+            job = await asyncio.to_thread(self.desk.start_job, form.command, state.arguments, viewer)
         except JobConflict as conflict:  # two people with the same plan: the second is led to the job of the first
             return RedirectResponse(f"/jobs/{conflict.other.id}?led=1", 303)
         return RedirectResponse(f"/jobs/{job.id}", 303)
@@ -132,15 +141,7 @@ class JobPages:
     def build_state(self, form: CommandForm, values: Mapping[str, str]) -> FormState:
         """Check the values of a form with the command's own parser."""
         arguments, problem = check_form(form, values, self.site.settings.results)
-        line = format_command_line(form.command, arguments) if arguments else ""
-        return FormState(form=form, values=values, command_line=line, problem=problem)
-
-    def start_checked(self, state: FormState, started_by: str) -> SubmittedJob:
-        """Submit the job of a form without mistakes."""
-        arguments, problem = check_form(state.form, state.values, self.site.settings.results)
-        if problem:
-            raise EquipoiseError("option-format", problem)
-        return self.desk.start_job(state.form.command, arguments, started_by)
+        return FormState(form=form, values=values, arguments=tuple(arguments), problem=problem)
 
     def render_form(self, request: Request, state: FormState, status: int) -> Response:
         """Render a form with what is filled in."""
@@ -161,7 +162,7 @@ class JobPages:
         """Return a job with its log, and the other jobs of its folder."""
         job = self.desk.find_job(job_id)
         others = [other for other in self.desk.store.list_jobs_of_folder(job.out) if job.out and other.id != job.id]
-        return summarize_job(job, self.desk), others
+        return summarize_job(job, self.desk, TAIL_BYTES), others
 
 
 async def load_form(request: Request) -> CommandForm:
@@ -189,4 +190,5 @@ def read_values(fields: FormData) -> dict[str, str]:
 
 def parse_page_number(text: str) -> int:
     """Return the number of a page of a list; the first one for anything else."""
-    return int(text) if text.isascii() and text.isdigit() and 1 <= int(text[:9]) < 10**6 else 1
+    is_number = text.isascii() and text.isdigit() and len(text) <= MAX_PAGE_DIGITS
+    return max(int(text), 1) if is_number else 1

@@ -64,9 +64,13 @@ class JobStore:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        with self.connect() as connection:
-            for statement in CREATE_STATEMENTS:
-                connection.execute(statement)
+        try:
+            with self.connect() as connection:
+                for statement in CREATE_STATEMENTS:
+                    connection.execute(statement)
+        except sqlite3.DatabaseError as error:
+            remedy = "restore it, or move it away: the jobs go on, and are no longer listed"
+            raise EquipoiseError("file-damaged", f"cannot read the jobs in {file}: {error}", remedy) from None
 
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:
@@ -92,13 +96,28 @@ class JobStore:
                 (*values, job.submitted, job.status),
             )
 
-    def set_status(self, job_id: str, status: str, ended: float | None = None, exit_status: int | None = None) -> None:
-        """Note what has become of a job."""
+    def set_status(
+        self, job: SubmittedJob, status: str, ended: float | None = None, exit_status: int | None = None
+    ) -> SubmittedJob:
+        """Note what has become of a job, and return it as it is now.
+
+        Nothing is noted if another thread has noted something since `job` was read, which is older news then.
+        """
         with self.connect() as connection:
             connection.execute(
-                "UPDATE jobs SET status = ?, ended = ?, exit_status = ? WHERE id = ?",
-                (status, ended, exit_status, job_id),
+                "UPDATE jobs SET status = ?, ended = ?, exit_status = ? WHERE id = ? AND status = ?",
+                (status, ended, exit_status, job.id, job.status),
             )
+        return self.find_job(job.id)
+
+    def mark_stopping(self, job_id: str) -> SubmittedJob:
+        """Note that a job was asked to stop, unless it has ended meanwhile, and return it as it is now."""
+        with self.connect() as connection:
+            connection.execute(
+                f"UPDATE jobs SET status = 'stopping' WHERE id = ? AND status IN {ACTIVE_STATUSES}",  # noqa: S608
+                (job_id,),
+            )
+        return self.find_job(job_id)
 
     def find_job(self, job_id: str) -> SubmittedJob:
         """Return a job by its id; refuse an unknown one."""

@@ -10,7 +10,7 @@ from dashboards.theme import format_seconds
 from services.site.jobs_on_ray.cluster_view import ClusterUse
 from services.site.jobs_on_ray.form_arguments import format_command_line
 from services.site.jobs_on_ray.job_desk import JobDesk
-from services.site.jobs_on_ray.job_log import LogTail
+from services.site.jobs_on_ray.job_log import SHORT_TAIL_BYTES, LogTail
 from services.site.jobs_on_ray.job_store import SubmittedJob
 from services.site.site_parts import HomeItem, HomeLists
 
@@ -98,16 +98,16 @@ class JobSummary:
         return not self.job.is_active
 
 
-def summarize_job(job: SubmittedJob, desk: JobDesk) -> JobSummary:
-    """Summarize a job with the end of its log."""
+def summarize_job(job: SubmittedJob, desk: JobDesk, tail_bytes: int = SHORT_TAIL_BYTES) -> JobSummary:
+    """Summarize a job with the end of its log, which is short unless its page shows it."""
     out_name = desk.name_result(job.out) if job.out else ""
     out = Path(job.out) if job.out else None
     page = RESULT_PAGES.get(job.command, "")
-    has_results = out is not None and out.is_dir() and any(out.iterdir())
+    has_results = out is not None and holds_files(out)
     has_plan = out is not None and (out / "plan.json").is_file()
     return JobSummary(
         job=job,
-        log=desk.read_log(job.id),
+        log=desk.read_log(job.id, tail_bytes=tail_bytes),
         out_name=out_name,
         command_line=format_command_line(job.command, job.arguments, Path(job.folder)),
         result_page=f"/experiments/{quote(out_name)}/{page}.html" if page and has_results else "",
@@ -115,10 +115,18 @@ def summarize_job(job: SubmittedJob, desk: JobDesk) -> JobSummary:
     )
 
 
+def holds_files(folder: Path) -> bool:
+    """Return whether there is anything in a folder; False if it is not there, or cannot be read."""
+    try:
+        return any(folder.iterdir())
+    except OSError:
+        return False
+
+
 def list_home_lines(desk: JobDesk, use: ClusterUse) -> HomeLists:
     """Return the lines of the home page: jobs in progress, failures, and plans that nobody has trained with yet."""
     jobs = desk.store.list_jobs(RECENT_JOBS)
-    running = [summarize_job(job, desk) for job in jobs if job.is_active]
+    running = [summarize_job(job, desk) for job in reversed(desk.store.list_active_jobs())]
     return HomeLists(
         cluster=use.describe(),
         running=[

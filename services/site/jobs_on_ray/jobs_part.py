@@ -1,7 +1,6 @@
 """Part of the site about jobs: forms, pages and the API."""
 
 from services.site.jobs_on_ray.job_api import JobApi
-from services.site.jobs_on_ray.job_desk import JobDesk
 from services.site.jobs_on_ray.job_pages import JobPages
 from services.site.site_parts import HomeLists, SiteContext
 from services.site.site_routes import SiteRoute
@@ -11,8 +10,7 @@ class JobsPart:
     """Forms of the commands, the jobs that were started with them, and the same by the API."""
 
     def __init__(self, site: SiteContext) -> None:
-        self.desk = JobDesk(site.ray, site.settings.results, site.settings.state_folder)
-        self.pages, self.api = JobPages(site, self.desk), JobApi(site, self.desk)
+        self.pages, self.api = JobPages(site), JobApi(site)
 
     def routes(self) -> list[SiteRoute]:
         """Return the routes of pages, actions and endpoints."""

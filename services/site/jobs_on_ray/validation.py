@@ -5,7 +5,7 @@ from pathlib import Path
 
 from equipoise.errors import EquipoiseError
 from jobs.cli.option_parser import parse_options
-from services.site.jobs_on_ray.command_forms import CommandForm
+from services.site.jobs_on_ray.command_forms import OPTIONS_LOCK, CommandForm
 from services.site.jobs_on_ray.form_arguments import FormValues, build_arguments
 
 
@@ -24,7 +24,8 @@ def check_form(form: CommandForm, values: FormValues, results: Path) -> tuple[li
 
 def parse_arguments(form: CommandForm, arguments: Sequence[str]) -> None:
     """Refuse arguments that the command refuses when it starts."""
-    options = parse_options(form.options_class, arguments, f"equipoise {form.command}")
+    with OPTIONS_LOCK:
+        options = parse_options(form.options_class, arguments, f"equipoise {form.command}")
     if validate := getattr(options, "validate", None):
         validate()
     if not any(argument == "--out" for argument in arguments):

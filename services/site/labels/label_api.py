@@ -39,7 +39,9 @@ class LabelApi:
     def routes(self) -> list[SiteRoute]:
         """Return the route of each endpoint with its description."""
         return [
-            describe_labels_route("GET /api/labels", self.list_queues, "List the label queues", QueuesReply),
+            describe_labels_route(
+                "GET /api/labels", self.list_queues, "List the label queues", QueuesReply, role=Role.VIEW
+            ),
             describe_labels_route("POST /api/labels", self.post_queue, "Add a queue", QueueReply, QueueBody, Role.RUN),
             *(
                 describe_labels_route(

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from equipoise.errors import EquipoiseError
 from equipoise.storage.json_decoding import decode_json_value
 from services.http.request_body import BodyReader
 from services.labelling.application import LABELLING_LIMITS, answer_asset, render_label_page
@@ -17,6 +18,16 @@ from services.site.roles import Role
 from services.site.site_routes import SiteRoute, action_route, page_route
 
 Handler = Callable[[LabellingRoutes, Request], Awaitable[Response]]
+
+
+async def post_upload(routes: LabellingRoutes, request: Request) -> Response:
+    """Answer POST /upload: add a picture to a folder; refuse it for captures, which only the service adds to."""
+    if not routes.session.takes_pictures:
+        problem = "cannot add a picture to the captures of a service: it keeps the requests that it answers"
+        raise EquipoiseError("option-conflict", problem, "add a folder of pictures as a label queue")
+    return await routes.post_upload(request)
+
+
 READING: dict[str, Handler] = {
     "queue": LabellingRoutes.get_queue,
     "picture": LabellingRoutes.get_picture,
@@ -30,7 +41,7 @@ WRITING: dict[str, Handler] = {
     "release": LabellingRoutes.post_release,
     "save": LabellingRoutes.post_save,
     "classes": LabellingRoutes.post_class,
-    "upload": LabellingRoutes.post_upload,
+    "upload": post_upload,
 }
 """endpoints that lend pictures to people and save labels"""
 

@@ -1,10 +1,8 @@
 """Queues of pictures that people label on the site: captures of deployments, and folders below the results folder."""
 
-import fcntl
 import re
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,6 +16,7 @@ from equipoise.drift.features.statistic_schema import KINDS_OF_IMAGES
 from equipoise.errors import EquipoiseError
 from equipoise.labels.store import LabelStore
 from equipoise.storage.atomic import read_json, write_json
+from equipoise.storage.file_lock import hold_file_lock
 from equipoise.storage.json_decoding import decode_json_value
 from jobs.site_ray.detached_ray import STATE_FOLDER
 from services.labelling.capture_session import open_capture_session
@@ -31,6 +30,8 @@ QUEUES_FILE, QUEUES_LOCK_FILE = "label-queues.json", "label-queues.lock"
 LABELS_FOLDER = "labels"
 QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 LabelKind = Literal["boxes", "class"]
+SessionFacts = tuple[str, str, LabelKind, tuple[str, ...]]
+"""folders of the pictures and of the labels, their kind, and the classes of the model that answered them"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,25 +68,26 @@ class QueuesReply:
 
 
 class LabelQueues:
-    """Queues of one site. A session is kept open: it knows which pictures are with whom, and copies for the page."""
+    """Queues of one site. A session is kept open while its queue stays as it is: it has copies for the page."""
 
     def __init__(self, results: Path) -> None:
         self.results = results.absolute()
         self.state_folder = self.results / STATE_FOLDER
         self.deployments = DeploymentStore(self.state_folder)
-        self._sessions: dict[tuple[str, str], LabelSession] = {}
+        self._sessions: dict[str, tuple[SessionFacts, LabelSession]] = {}
         self._lock = threading.Lock()
 
     def list_queues(self) -> list[QueueReply]:
         """Return all queues with their numbers: captures of deployments first."""
-        deployments = [entry for entry in self.deployments.list_deployments() if self._takes_pictures(entry)]
-        return [self._count(entry) for entry in [*map(self._describe_deployment, deployments), *self.read_folders()]]
+        pairs = [(entry, self._read_manifest(entry)) for entry in self.deployments.list_deployments()]
+        captures = [self._describe_deployment(entry, manifest) for entry, manifest in pairs if takes_pictures(manifest)]
+        return [self._count(queue) for queue in [*captures, *self.read_folders()]]
 
     def find_queue(self, name: str) -> QueueReply:
         """Return a queue by its name; refuse an unknown one."""
         for deployment in self.deployments.list_deployments():
             if deployment.name == name:
-                return self._describe_deployment(deployment)
+                return self._describe_deployment(deployment, self._read_manifest(deployment))
         for queue in self.read_folders():
             if queue.name == name:
                 return queue
@@ -93,12 +95,17 @@ class LabelQueues:
 
     def open_session(self, name: str) -> LabelSession:
         """Return the session of a queue, which all its people share."""
-        queue = self.find_queue(name)
-        key = (queue.name, queue.images)
+        return self._open_queue(self.find_queue(name))
+
+    def _open_queue(self, queue: QueueReply) -> LabelSession:
+        """Return the session of a queue; a new one if it has another folder, kind or classes than before."""
+        manifest = self._read_manifest(self.deployments.find_deployment(queue.name)) if queue.deployment else None
+        facts = queue.images, queue.labels, queue.kind, tuple(manifest.classes) if manifest else ()
         with self._lock:
-            if key not in self._sessions:
-                self._sessions[key] = self._start_session(queue)
-            return self._sessions[key]
+            known = self._sessions.get(queue.name)
+            if known is None or known[0] != facts:
+                known = self._sessions[queue.name] = facts, self._start_session(queue, manifest)
+            return known[1]
 
     def add_folder(self, body: QueueBody) -> QueueReply:
         """Add a queue of a folder of pictures."""
@@ -112,7 +119,7 @@ class LabelQueues:
             raise EquipoiseError("path-kind", f"cannot label {body.images[:200]}: it is not a folder")
         labels = f"{LABELS_FOLDER}/{body.name}"
         queue = QueueReply(name=body.name, images=body.images, labels=labels, kind=body.kind, deployment=False)
-        with self._file_lock():
+        with hold_file_lock(self.state_folder / QUEUES_LOCK_FILE):
             names = {folder.name for folder in self.read_folders()}
             names |= {deployment.name for deployment in self.deployments.list_deployments()}
             if body.name in names:
@@ -124,9 +131,18 @@ class LabelQueues:
         return queue
 
     def remove_folder(self, name: str) -> None:
-        """Remove a queue of a folder; its pictures and labels stay."""
-        with self._file_lock():
-            self._write_folders([queue for queue in self.read_folders() if queue.name != name])
+        """Remove a queue of a folder; its pictures and labels stay. Refuse another name."""
+        with hold_file_lock(self.state_folder / QUEUES_LOCK_FILE):
+            folders = self.read_folders()
+            if name not in {queue.name for queue in folders}:
+                raise EquipoiseError(
+                    "path-missing",
+                    f"cannot remove the label queue {name[:60]!r}: there is none of a folder of pictures",
+                    "captures of a deployment are listed as long as it is there",
+                )
+            self._write_folders([queue for queue in folders if queue.name != name])
+        with self._lock:
+            self._sessions.pop(name, None)
 
     def read_folders(self) -> list[QueueReply]:
         """Return the queues of folders."""
@@ -140,26 +156,13 @@ class LabelQueues:
     def _write_folders(self, queues: Sequence[QueueReply]) -> None:
         write_json(self.state_folder / QUEUES_FILE, msgspec.to_builtins(QueuesReply(queues=[*queues])))
 
-    @contextmanager
-    def _file_lock(self) -> Iterator[None]:
-        """Keep other threads and processes from changing the queues until the end of the block."""
-        self.state_folder.mkdir(parents=True, exist_ok=True)
-        with (self.state_folder / QUEUES_LOCK_FILE).open("ab") as lock_file:
-            fcntl.flock(lock_file, fcntl.LOCK_EX)
-            yield
-
     def _read_manifest(self, deployment: Deployment) -> Manifest | None:
         try:
             return Manifest.read(self.results / deployment.bundle / MANIFEST_FILE)
         except (EquipoiseError, OSError):
             return None
 
-    def _takes_pictures(self, deployment: Deployment) -> bool:
-        manifest = self._read_manifest(deployment)
-        return manifest is not None and manifest.kind in KINDS_OF_IMAGES
-
-    def _describe_deployment(self, deployment: Deployment) -> QueueReply:
-        manifest = self._read_manifest(deployment)
+    def _describe_deployment(self, deployment: Deployment, manifest: Manifest | None) -> QueueReply:
         folders = DeploymentFolders(results=self.results, name=deployment.name)
         return QueueReply(
             name=deployment.name,
@@ -169,14 +172,13 @@ class LabelQueues:
             deployment=True,
         )
 
-    def _start_session(self, queue: QueueReply) -> LabelSession:
+    def _start_session(self, queue: QueueReply, manifest: Manifest | None) -> LabelSession:
         labels = self.results / queue.labels
         if not queue.deployment:
             return LabelSession(
                 images=resolve_result_path(self.results, queue.images), store=LabelStore(labels), kind=queue.kind
             )
-        manifest = self._read_manifest(self.deployments.find_deployment(queue.name))
-        if manifest is None or manifest.kind not in KINDS_OF_IMAGES:
+        if manifest is None or not takes_pictures(manifest):
             raise EquipoiseError(
                 "bundle-kind", f"cannot label requests to {queue.name}: they are no pictures", "label others"
             )
@@ -185,10 +187,15 @@ class LabelQueues:
     def _count(self, queue: QueueReply) -> QueueReply:
         """Return a queue with its numbers, or with the reason why it cannot be opened."""
         try:
-            state = self.open_session(queue.name).queue.state()
+            state = self._open_queue(queue).queue.state()
         except (EquipoiseError, OSError) as error:
             return replace(queue, problem=str(error))
         return replace(queue, total=state.total, labelled=state.labelled)
+
+
+def takes_pictures(manifest: Manifest | None) -> bool:
+    """Return whether a model answers pictures, so that its captures can be labelled; False without a manifest."""
+    return manifest is not None and manifest.kind in KINDS_OF_IMAGES
 
 
 def split_class_names(texts: Sequence[str]) -> list[str]:

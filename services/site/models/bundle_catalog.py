@@ -1,6 +1,7 @@
 """Bundles below the results folder with the facts of their cards; a manifest is read once as long as it stays."""
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -46,15 +47,16 @@ class BundleCatalog:
     def __init__(self, results: Path) -> None:
         self.results = results.absolute()
         self._entries: dict[str, tuple[int, BundleEntry]] = {}
-        self._listed_until = 0.0
+        self._listed_until, self._lock = 0.0, threading.Lock()
 
     def list_bundles(self) -> list[BundleEntry]:
         """Return all bundles, the latest published first; those that cannot be read come last."""
-        if time.monotonic() >= self._listed_until:
-            started_at = time.monotonic()
-            self._entries = {path: self._read_entry(path) for path in find_bundle_paths(self.results)}
-            cost = time.monotonic() - started_at
-            self._listed_until = started_at + max(MIN_LISTING_SECONDS, WALK_COST_FACTOR * cost)
+        with self._lock:  # of many who look, one walks
+            if time.monotonic() >= self._listed_until:
+                started_at = time.monotonic()
+                self._entries = {path: self._read_entry(path) for path in find_bundle_paths(self.results)}
+                cost = time.monotonic() - started_at
+                self._listed_until = started_at + max(MIN_LISTING_SECONDS, WALK_COST_FACTOR * cost)
         entries = [entry for _, entry in self._entries.values()]
         return sorted(entries, key=lambda entry: entry.manifest.published if entry.manifest else "", reverse=True)
 

@@ -82,7 +82,8 @@ class DeploymentActions:
 
     async def post_roll_back(self, request: Request) -> Response:
         """Answer POST /models/NAME/roll-back: let the previous bundle answer again."""
-        return await self._change(request, self.desk.manager.roll_back)
+        bundle = str((await request.form()).get("bundle", "")) or None
+        return await self._change(request, self.desk.manager.roll_back, bundle)
 
     async def post_undeploy(self, request: Request) -> Response:
         """Answer POST /models/NAME/undeploy: end the service."""
@@ -120,7 +121,7 @@ class DeploymentActions:
                 "option-missing", "cannot predict: nothing was sent", "choose or write something first"
             )
         look = await asyncio.to_thread(self.desk.states.find_look, request.path_params["name"])
-        service = self.desk.states.open_service(look.deployment)
+        service = await asyncio.to_thread(self.desk.states.open_service, look.deployment)
         media_type = "application/json" if picture is None else "application/octet-stream"
         answer = await asyncio.to_thread(service.predict, body, media_type)
         return await self._render_try(request, await asyncio.to_thread(build_prediction_view, answer, picture), text)

@@ -18,6 +18,7 @@ from services.site.models.deployments.deployment_messages import (
     DeploymentReply,
     DeploymentsReply,
     PromoteBody,
+    RollBackBody,
 )
 from services.site.models.deployments.deployment_states import build_deployment_reply
 from services.site.models.model_desk import ModelDesk
@@ -63,7 +64,9 @@ class ModelApi:
             describe_changing_route(
                 f"POST {NAMED}/promote", self.post_promote, "Promote the canary or a bundle", PromoteBody
             ),
-            describe_changing_route(f"POST {NAMED}/roll-back", self.post_roll_back, "Return to the previous bundle"),
+            describe_changing_route(
+                f"POST {NAMED}/roll-back", self.post_roll_back, "Return to the previous bundle", RollBackBody
+            ),
             describe_changing_route(
                 f"POST {NAMED}/adapt", self.post_adapt, "Adapt the model, without swapping it", AdaptBody
             ),
@@ -123,7 +126,8 @@ class ModelApi:
 
     async def post_roll_back(self, request: Request) -> Response:
         """Answer POST /api/deployments/NAME/roll-back: return to the previous bundle."""
-        return await self._change(request, self.desk.manager.roll_back)
+        body = await read_typed_body(request, RollBackBody)
+        return await self._change(request, self.desk.manager.roll_back, body.bundle)
 
     async def post_adapt(self, request: Request) -> Response:
         """Answer POST /api/deployments/NAME/adapt: start its adaptation."""

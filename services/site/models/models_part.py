@@ -5,7 +5,6 @@ import threading
 import time
 
 from equipoise.errors import EquipoiseError
-from services.site.jobs_on_ray.job_desk import JobDesk
 from services.site.models.deployment_actions import DeploymentActions
 from services.site.models.model_api import ModelApi
 from services.site.models.model_desk import ModelDesk
@@ -24,8 +23,7 @@ class ModelsPart:
     """Bundles, deployments and adaptations of the site."""
 
     def __init__(self, context: SiteContext) -> None:
-        jobs = JobDesk(context.ray, context.settings.results, context.settings.state_folder)
-        self.desk = ModelDesk.open(context.settings.results, context.ray, jobs)
+        self.desk = ModelDesk.open(context.settings.results, context.ray, context.jobs)
         self.renderer = context.renderer
         if context.ray is not None and self.desk.manager.list_deployments():
             threading.Thread(target=self.restore_deployments, daemon=True).start()

@@ -8,11 +8,16 @@ from PIL import Image, ImageDraw, ImageOps
 
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number
+from equipoise.images.orientation import PILLOW_FORMATS
+from equipoise.images.pixel_depth import MAX_DECODED_PIXELS
+from equipoise.images.png import PILLOW_ERRORS
 from equipoise.type_aliases import JsonObject
 
 MAX_SHOWN_PIXELS = 640
 MAX_ROWS = 10
 BOX_COLOR = "#D55E00"
+UNREADABLE_PICTURE = (*PILLOW_ERRORS, Image.DecompressionBombWarning, LookupError, AttributeError, TypeError)
+"""what Pillow raises for a picture that is too large, or that contradicts its own header"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +59,11 @@ def describe_answer(answer: JsonObject) -> tuple[str, list[tuple[str, str]]]:
 def draw_answer(picture: bytes, answer: JsonObject) -> bytes | None:
     """Return a picture that was answered as PNG of at most 640 pixels a side, with the boxes of the answer."""
     try:
-        with Image.open(io.BytesIO(picture)) as opened:
+        with Image.open(io.BytesIO(picture), formats=PILLOW_FORMATS) as opened:
+            if opened.width * opened.height > MAX_DECODED_PIXELS:
+                return None
             image = ImageOps.exif_transpose(opened).convert("RGB")
-    except (OSError, ValueError, SyntaxError):  # the service has read it; the page can do without it
+    except UNREADABLE_PICTURE:  # the service has read it; the page can do without it
         return None
     width = image.width
     image.thumbnail((MAX_SHOWN_PIXELS, MAX_SHOWN_PIXELS))

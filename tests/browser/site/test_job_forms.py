@@ -28,7 +28,7 @@ def site(tmp_path_factory):
             folder=str(results), started_by="Ada", submitted=time.time(),
         )  # fmt: skip
         store.claim_job(job, "first")
-        store.set_status(job.id, "failed", time.time(), 2)
+        store.set_status(job, "failed", time.time(), 2)
         (results / ".site" / "logs" / "train-first-1.log").write_text(LOG)
         yield client
 

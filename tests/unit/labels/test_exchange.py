@@ -101,3 +101,15 @@ def test_class_that_cannot_be_a_folder_is_refused(tmp_path):
     with raises_code("labels-invalid"):
         export_labels(store, tmp_path / "photos", "folder", tmp_path / "dataset")
     assert not (tmp_path / "dataset").exists()
+
+
+def test_two_pictures_of_one_exported_name_are_refused_and_stay_as_they_are(tmp_path):
+    photos = tmp_path / "photos"
+    names = ("a/b.png", "a__b.png")
+    for number, name in enumerate(names):
+        write_shelf(photos / name, [(number, 10, 20, 30, 40)])
+        store = label_class(tmp_path, name, "cola")
+    before = [(photos / name).read_bytes() for name in names]
+    with raises_code("labels-invalid", "cola/a__b.png is the name of two pictures"):
+        export_labels(store, photos, "folder", tmp_path / "dataset")
+    assert [(photos / name).read_bytes() for name in names] == before

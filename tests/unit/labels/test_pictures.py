@@ -1,6 +1,7 @@
 """Pictures for the page: upright, small enough, and named by what they are."""
 
 import io
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from PIL import Image
@@ -81,3 +82,15 @@ def test_added_picture_is_kept_once_as_it_is_under_a_safe_name(tmp_path):
     with pytest.raises(EquipoiseError) as refusal:
         add_picture(tmp_path, content[:50], "a.png")
     assert refusal.value.code == "image-undecodable" and len(list_pictures(tmp_path)) == 2
+
+
+def test_picture_of_too_many_pixels_is_refused_with_its_size(tmp_path):
+    with raises_code("image-undecodable", "cannot add 'a.png': it has 9000x9000 pixels, more than", "make it smaller"):
+        add_picture(tmp_path, encode_image(Image.new("1", (9000, 9000)), "PNG"), "a.png")
+
+
+def test_picture_that_many_add_at_once_is_there_once(tmp_path):
+    content = encode_image(Image.new("RGB", (300, 200), "red"), "PNG")
+    with ThreadPoolExecutor(8) as pool:
+        names = {*pool.map(lambda _: add_picture(tmp_path, content, "a.png"), range(40))}
+    assert list_pictures(tmp_path) == [*names] and [path.read_bytes() for path in tmp_path.iterdir()] == [content]

@@ -74,7 +74,9 @@ def test_change_of_removed_labels_is_refused(tmp_path):
         LabelStore(tmp_path).save_labels(build_labels(), 3)
 
 
-@pytest.mark.parametrize("name", ["../x.png", "/etc/x.png", ".hidden/x.png", "", "a/../../x.png", "a\0.png"])
+@pytest.mark.parametrize(
+    "name", ["../x.png", "/etc/x.png", ".hidden/x.png", "", "a/../../x.png", "a\0.png", "x" * 251, "a/" * 600]
+)
 def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
     with raises_code("path-kind"):
         LabelStore(tmp_path).read_labels(name)

@@ -97,13 +97,23 @@ class Deployment:
         promoted = replace(self, bundle=bundle, previous=self.bundle, canary=None, adaptation=adaptation)
         return promoted.record_change("promote", bundle, now)
 
-    def roll_back(self, now: float) -> "Deployment":
-        """Return the deployment with its previous bundle; a second time leads back again, as with a link."""
+    def roll_back(self, now: float, to_bundle: str | None = None) -> "Deployment":
+        """Return the deployment with its previous bundle; a second time leads back again, as with a link.
+
+        Whoever gives `to_bundle` is refused if another bundle is the previous one by now: of two people who roll back
+        at the same moment, the second would undo what the first has done.
+        """
         if self.previous is None:
             raise EquipoiseError(
                 "rollback-impossible",
                 f"cannot roll back {self.name}: no bundle has answered before {self.bundle}",
                 "promote another bundle",
+            )
+        if to_bundle not in (None, self.previous):
+            raise EquipoiseError(
+                "rollback-impossible",
+                f"cannot roll back {self.name} to {to_bundle}: by now {self.previous} is the previous bundle",
+                "open the page again",
             )
         rolled_back = replace(self, bundle=self.previous, previous=self.bundle, canary=None)
         return rolled_back.record_change("roll back", self.previous, now)
@@ -122,6 +132,7 @@ def require_deployment_name(name: str) -> str:
         raise EquipoiseError(
             "option-format",
             f"cannot name a deployment {name[:60]!r}",
-            f"use up to 50 letters, digits, - and _, not first, and none of {', '.join(RESERVED_NAMES)}",
+            "use up to 50 letters, digits, - and _, the first a letter or digit, and none of"
+            f" {', '.join(RESERVED_NAMES)}",
         )
     return name

@@ -43,6 +43,15 @@ class PromoteBody:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RollBackBody:
+    """Request to let the previous bundle answer again."""
+
+    bundle: Annotated[
+        str | None, Meta(description="previous bundle; another one is refused. Whichever it is if null")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrafficReply:
     """Requests for predictions over the last minute, or since the service was first looked at."""
 

@@ -54,31 +54,45 @@ class DeploymentLook:
 class DeploymentStates:
     """Looks at all deployments of a site."""
 
-    def __init__(self, manager: DeploymentManager) -> None:
-        self.manager = manager
+    def __init__(self, manager: DeploymentManager, look_seconds: float = LOOK_SECONDS) -> None:
+        self.manager, self.look_seconds = manager, look_seconds
         self._lock = threading.Lock()
         self._windows: dict[str, TrafficWindow] = {}
         self._looks: dict[str, DeploymentLook] = {}
-        self._looked_at = -LOOK_SECONDS
+        self._looked_at = -look_seconds
+        self._changes, self._changes_seen = 0, -1
+        """changes that were made, and how many of them the last look has seen"""
 
     def list_looks(self) -> list[DeploymentLook]:
-        """Return a look at each deployment, by name, which is at most four seconds old."""
-        with self._lock:
-            if time.monotonic() - self._looked_at >= LOOK_SECONDS:
-                self._looks = {look.deployment.name: look for look in self._look_at_all()}
-                self._looked_at = time.monotonic()
+        """Return a look at each deployment, by name, which is at most four seconds old.
+
+        While another thread looks, the last look is returned unless something was changed since: services that do not
+        answer must not keep all threads of the site.
+        """
+        if not self._lock.acquire(blocking=self._changes_seen != self._changes):
             return [*self._looks.values()]
+        try:
+            is_old, changes = time.monotonic() - self._looked_at >= self.look_seconds, self._changes
+            if is_old or self._changes_seen != changes:
+                self._looks = {look.deployment.name: look for look in self._look_at_all()}
+                self._looked_at, self._changes_seen = time.monotonic(), changes
+            return [*self._looks.values()]
+        finally:
+            self._lock.release()
 
     def find_look(self, name: str) -> DeploymentLook:
         """Return a look at one deployment; refuse an unknown name."""
         deployment = self.manager.store.find_deployment(name)
         looks = {look.deployment.name: look for look in self.list_looks()}
         look = looks.get(name)
-        return look if look and look.deployment == deployment else self._look_at(deployment, self._read_states())
+        if look and look.deployment == deployment:
+            return look
+        with self._lock:
+            return self._look_at(deployment, self._read_states())
 
     def forget_looks(self) -> None:
-        """Look anew at the next call, because something has been changed."""
-        self._looked_at = -LOOK_SECONDS
+        """Look anew at the next call, because something has been changed; a look in progress may have missed it."""
+        self._changes += 1
 
     def open_service(self, deployment: Deployment) -> ServiceCalls:
         """Return the client of a deployment's service."""
@@ -94,6 +108,8 @@ class DeploymentStates:
     def _look_at_all(self) -> list[DeploymentLook]:
         deployments = self.manager.list_deployments()
         states = self._read_states() if deployments else {}
+        names = {deployment.name for deployment in deployments}
+        self._windows = {name: window for name, window in self._windows.items() if name in names}
         return [self._look_at(deployment, states) for deployment in deployments]
 
     def _look_at(self, deployment: Deployment, states: dict[str, ServeState] | None) -> DeploymentLook:
@@ -115,7 +131,7 @@ class DeploymentStates:
         try:
             service = self.open_service(deployment)
             models = service.get_models()
-        except (EquipoiseError, OSError, IndexError):  # it is starting, or its key file is gone
+        except EquipoiseError:  # it is starting, or its key file is gone
             return ServiceLook()
         window = self._windows.setdefault(deployment.name, TrafficWindow())
         metrics = answer_or_none(service.get_metrics)

@@ -10,6 +10,7 @@ from equipoise.storage.atomic import write_json
 from jobs.site_ray.detached_ray import (
     FACTS_FILE,
     DetachedRayFacts,
+    build_head_command,
     build_ray_environment,
     find_detached_ray,
     read_ray_token,
@@ -57,3 +58,10 @@ def test_the_head_takes_the_token_of_its_folder_and_no_other(tmp_path, monkeypat
     environment = build_ray_environment(tmp_path)
     assert not {"RAY_ADDRESS", "RAY_AUTH_TOKEN"} & environment.keys()
     assert environment["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "ray-token")
+
+
+def test_the_head_listens_on_loopback_alone_and_has_the_cpus_that_it_is_given():
+    command = build_head_command("/tmp/x", (1, 2, 3, 4), cpus=2)  # noqa: S108 - nothing is written
+    assert {"--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1", "--port=1", "--dashboard-port=2"} <= {*command}
+    assert command[-1] == "--num-cpus=2"
+    assert build_head_command("/tmp/x", (1, 2, 3, 4), cpus=None) == command[:-1]  # noqa: S108

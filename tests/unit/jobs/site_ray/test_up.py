@@ -13,7 +13,10 @@ KEYS_OPTION = "--api-keys-file"
         (["--port", "0"], "--port must be from 1 to 65535, got 0"),
         (["--cpus", "0"], "--cpus must be from 1 to 4096, got 0"),
         (["--cpus", "2", "--ray", "http://127.0.0.1:1"], "--cpus has no effect with --ray"),
-        (["--ray", "127.0.0.1:6379"], "--ray must be the URL of a dashboard"),
+        (["--ray", "127.0.0.1:6379"], "cannot use --ray '127.0.0.1:6379': it is not an HTTP URL"),
+        (["--ray", "http://127.0.0.1:many"], "give one such as http://127.0.0.1:8265"),
+        (["--ray", "http://[::1"], "cannot use --ray 'http://[::1': Invalid IPv6 URL"),
+        (["--ray", "http://ada:secret@host"], "http://... has a password in it"),
         (["--ray", "http://127.0.0.1:1"], "cannot reach Ray at http://127.0.0.1:1"),
         (["--host", "0.0.0.0"], "give --api-keys-file FILE"),  # noqa: S104 - refused
         ([KEYS_OPTION, "nowhere"], "nowhere is not a file"),

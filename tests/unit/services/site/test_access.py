@@ -99,5 +99,28 @@ def test_without_keys_only_names_of_this_machine_are_answered(open_site):
     assert open_site.page("/", host=f"localhost:{open_site.port}")[0] == 200
 
 
+@pytest.mark.parametrize("host", ["[::1", "[", "]:80", "a@b:c"])
+def test_a_host_that_is_no_name_is_refused_without_a_failure(open_site, site, host):
+    assert open_site.page("/", host=host)[0] == 403
+    site.log_in("key-of-run")
+    assert site.submit("/do/run", {}, site.csrf_token("/"), origin=f"http://{host}")[0].status == 403
+    site.cookie = ""
+
+
+def test_a_form_that_cannot_be_read_is_told_as_such(open_site):
+    for content_type in ("multipart/form-data", "multipart/form-data; boundary=x"):
+        reply, body = open_site.request("POST", "/do/run", "--y\r\nno form", content_type=content_type)
+        assert reply.status == 400 and b"cannot read the request to '/do/run'" in body
+
+
+def test_a_key_without_the_role_is_named_on_the_page_that_refuses(site):
+    site.log_in("key-of-view")
+    reply, html = site.submit("/do/run", {}, site.csrf_token("/"))
+    assert reply.status == 403 and "view key 3 (view)" in html and "log out" in html
+    site.cookie = ""
+    reply, html = site.submit("/do/run", {})
+    assert reply.status == 401 and "you are not logged in" in html and 'href="/login"' in html
+
+
 def test_a_body_that_is_too_long_is_refused_before_it_is_read(open_site):
     assert open_site.submit("/do/run", {"a": "x" * 300_000})[0].status == 413

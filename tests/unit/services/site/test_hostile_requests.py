@@ -1,7 +1,7 @@
 """Every route of the whole site against requests that nobody should send: none changes, reads or breaks anything."""
 
 import re
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -26,6 +26,21 @@ NASTY_NAMES = [
     "\N{PILE OF POO}",
     "%00",
 ]
+NASTY_VALUES = [
+    "\0",
+    "-1",
+    "9" * 400,
+    "0000000001" + "9" * 30,
+    "nan",
+    "[",
+    "'",
+    "lr>[",
+    "\N{ARABIC-INDIC DIGIT THREE}",
+    "x" * 5000,
+]
+QUERY_NAMES = (
+    "filter sort offset limit path next version lines page led name holder out workload lr deadline price nodes rate"
+)
 OPEN_PATHS = ("/login", "/assets/", "/figures/plotly")
 """what everyone may read: the login, style sheets and scripts"""
 PARAMETER = re.compile(r"\{\w+(?::\w+)?\}")
@@ -96,3 +111,31 @@ def test_no_name_of_any_route_reads_outside_or_breaks_the_site(site, routes):
             assert OUTSIDE_TEXT.encode() not in body and b"root:" not in body, (path, name)
             is_page = "html" in reply.getheader("content-type", "")
             assert not (is_page and b"<script>alert" in body), (path, name)
+
+
+@pytest.mark.parametrize(
+    "body", ["{}", '{"bundle": "x"}', "[", "\udcff"], ids=["empty", "of a bundle", "cut off", "bytes"]
+)
+def test_no_name_and_no_body_of_any_change_breaks_the_site(site, routes, body):
+    content = body.encode("utf-8", "surrogateescape")
+    for method, path in routes:
+        if method == "GET" or path in ("/login", "/logout"):
+            continue
+        for name in NASTY_NAMES if PARAMETER.search(path) else [""]:
+            reply, answer = site.request(
+                method,
+                fill_path(path, name),
+                content,
+                content_type="application/json",
+                authorization="Bearer key-of-run",
+            )
+            assert reply.status < 500 or reply.status == 503, (method, path, name, answer[:300])
+            assert OUTSIDE_TEXT.encode() not in answer, (method, path, name)
+
+
+def test_no_query_of_any_page_breaks_the_site(site, routes):
+    for path in [path for method, path in routes if method == "GET"]:
+        for value in NASTY_VALUES:
+            query = urlencode(dict.fromkeys(QUERY_NAMES.split(), value))
+            reply, body = site.request("GET", f"{fill_path(path, 'train')}?{query}", authorization="Bearer key-of-run")
+            assert reply.status < 500, (path, value[:20], body[:300])

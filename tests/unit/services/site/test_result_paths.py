@@ -17,6 +17,7 @@ def results(tmp_path_factory):
     (results / ".site").mkdir()
     (results / "away").symlink_to(root)
     (results / "near").symlink_to(results / "runs")
+    (results / "circle").symlink_to(results / "circle")
     return results
 
 
@@ -40,7 +41,7 @@ def test_a_name_below_the_results_is_its_path(results, name):
             ".site",
             "runs/.lock",
         ),
-        *("a\nb", "~\\x", "x" * 2000, "away/new"),
+        *("a\nb", "~\\x", "x" * 2000, "x" * 300, "away/new", "circle", "circle/new"),
     ],
 )
 def test_a_name_that_leads_out_is_refused(results, name):

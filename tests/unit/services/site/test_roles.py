@@ -19,7 +19,7 @@ def test_a_line_is_a_role_a_key_and_perhaps_a_name(line, role, name):
     assert (entry.role, entry.key, entry.name) == (role, "secret", name)
 
 
-@pytest.mark.parametrize("line", ["admin secret", "run secret Ada Lovelace"])
+@pytest.mark.parametrize("line", ["admin secret", "run secret Ada Lovelace", "view"])
 def test_another_line_is_refused_without_its_key(line):
     with pytest.raises(EquipoiseError, match="line 3") as caught:
         parse_role_key(line, 3)

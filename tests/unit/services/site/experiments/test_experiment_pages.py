@@ -92,6 +92,23 @@ def test_what_is_not_there_or_outside_is_refused(site, path, status):
     assert site.page(path)[0] == status
 
 
+def test_results_that_are_a_run_themselves_have_a_page(tmp_path):
+    write_run(tmp_path / "results")
+    parts = []
+
+    def build_part(context):
+        parts.append(ExperimentsPart(context))
+        parts[0].index.update_now()
+        return parts[0]
+
+    with serve_site(tmp_path / "results", None, [build_part]) as client:
+        status, html = client.page("/experiments/")  # where a browser goes for /experiments/.
+        assert status == 200 and "Training run" in html
+        assert client.submit("/tags/", {"tag": "whole"}, client.csrf_token("/experiments/"))[0].status == 303
+        assert "whole" in client.page("/experiments")[1]
+    parts[0].index.close()
+
+
 def test_notes_and_tags_are_written_with_their_author(site):
     path = quote("deep/second")
     token = site.csrf_token(f"/experiments/{path}")

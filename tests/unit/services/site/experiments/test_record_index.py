@@ -1,13 +1,16 @@
 """The index of the results: what it lists, and that changes, and only these, are read."""
 
+import json
 import os
 import shutil
+import sqlite3
 
 import pytest
 
 from services.site.experiments import folder_listing, index_rows
 from services.site.experiments.index_queries import TableQuery, count_kinds, find_row, list_broken_rows, query_table
 from services.site.experiments.record_index import RecordIndex
+from tests.support.errors import raises_code
 from tests.support.experiment_folders import write_results, write_run, write_trials
 
 
@@ -135,3 +138,58 @@ def test_names_that_are_no_text_do_not_end_a_scan(index, results):
     shutil.copytree(results / "first", results / os.fsdecode(b"bad-\xff-name"))
     index.update_now()
     assert any("bad-" in path for path in list_paths(index))
+
+
+@pytest.mark.parametrize("seconds", [0, 2**34], ids=["no time", "beyond 2262"])
+def test_folders_and_files_of_odd_times_are_read_once(index, results, reads, seconds):
+    for path in (results / "first" / "record.json", results / "first", results):
+        os.utime(path, (seconds, seconds))
+    for _ in range(2):
+        index.update_now()
+        assert reads == ["first"]
+
+
+def test_a_number_that_no_database_holds_does_not_end_a_scan(index, results):
+    plan = json.loads((results / "sweep" / "plan.json").read_text())
+    plan["plan"]["global_batch"] = 2**70
+    (results / "huge").mkdir()
+    (results / "huge" / "plan.json").write_text(json.dumps(plan))
+    write_run(results / "third")
+    index.update_now()
+    assert {"huge", "third"} <= list_paths(index)
+
+
+def test_results_behind_a_link_are_followed(results, tmp_path):
+    (tmp_path / "link").symlink_to(results)
+    index = RecordIndex(tmp_path / "link", results / ".site")
+    index.update_now()
+    write_run(results / "third")
+    index.update_now()
+    assert "third" in list_paths(index)
+
+
+def test_a_failed_scan_leaves_the_next_one_its_transaction(index, results):
+    scan = index._create_scan()
+    scan._begin()
+    scan.roll_back()
+    write_run(results / "third")
+    scan.scan_all()
+    assert "third" in list_paths(index)
+
+
+def test_an_index_that_cannot_be_opened_now_is_kept(index, results):
+    file, away = results / ".site" / "index.sqlite", results / ".site" / "away"
+    index.close()
+    file.rename(away)
+    file.mkdir()
+    with pytest.raises(sqlite3.OperationalError):
+        RecordIndex(results, results / ".site")
+    assert file.is_dir()
+
+
+def test_damaged_notes_are_kept_and_named(index, results):
+    index.close()
+    (results / ".site" / "notes.sqlite").write_bytes(b"no database" * 500)
+    with raises_code("file-damaged", "notes.sqlite"):
+        RecordIndex(results, results / ".site")
+    assert (results / ".site" / "notes.sqlite").stat().st_size == 5500

@@ -30,7 +30,12 @@ def test_lines_are_as_a_terminal_leaves_them(log):
 
 @pytest.mark.parametrize(
     ("line", "seconds"),
-    [("step 10  examples 99  5/s  1,234 s left at most", 1234.0), ("trials 3 done; left 30 s", 30.0), ("hello", None)],
+    [
+        ("step 10  examples 99  5/s  1,234 s left at most", 1234.0),
+        ("trials 3 done; left 30 s", 30.0),
+        ("hello, s left at most", None),
+        ("9" * 2000, None),
+    ],
 )
 def test_the_time_left_is_what_the_command_last_said(log, line, seconds):
     log.write_text(f"{line}\n")

@@ -1,6 +1,7 @@
 """Nonsense in a form gets the very sentence that the command prints."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -41,3 +42,11 @@ def test_a_form_without_what_is_required_says_what_is_missing(tmp_path):
 def test_a_good_form_has_nothing_wrong_with_it(tmp_path):
     arguments, problem = check_form(build_command_form("sweep"), {"workload": "digits", "out": "first"}, tmp_path)
     assert problem == "" and arguments == ["--out", str(tmp_path / "first"), "--workload", "digits"]
+
+
+def test_many_people_get_their_own_sentences_and_standard_output_stays(tmp_path):
+    forms = [(build_command_form(command), {"out": "new"}) for command in ("publish", "check", "train")] * 5
+    alone, stdout = [check_form(form, values, tmp_path)[1] for form, values in forms[:3]], sys.stdout
+    with ThreadPoolExecutor(8) as pool:
+        together = [*pool.map(lambda pair: check_form(*pair, tmp_path)[1], forms)]
+    assert all(alone) and together == alone * 5 and sys.stdout is stdout

@@ -1,5 +1,7 @@
 """Label queues of the site: captures of deployments and folders, which are refused, and what becomes of a label."""
 
+from dataclasses import replace
+
 import pytest
 
 from equipoise.bundle.folder import MANIFEST_FILE
@@ -46,6 +48,21 @@ def test_a_folder_is_added_labelled_and_removed_without_its_labels(queues, tmp_p
     queues.remove_folder("shelf")
     assert [queue.name for queue in queues.list_queues()] == ["insects"]
     assert (tmp_path / "labels" / "shelf").is_dir()
+
+
+def test_another_bundle_of_a_deployment_has_its_classes_on_the_page_at_once(queues, tmp_path):
+    session = queues.open_session("insects")
+    assert queues.open_session("insects") is session
+    (tmp_path / "next").mkdir()
+    write_json(tmp_path / "next" / MANIFEST_FILE, build_manifest(classes=["ant", "bee", "wasp"]).to_json())
+    queues.deployments.change_deployment("insects", lambda current: replace(current, bundle="next"))
+    assert queues.open_session("insects").store.read_classes()[1] == ["ant", "bee", "cat", "wasp"]
+
+
+def test_only_a_queue_of_a_folder_is_removed(queues):
+    for name in ("insects", "nothing"):
+        with raises_code("path-missing", name):
+            queues.remove_folder(name)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,14 @@ def test_a_canary_is_promoted_and_rolled_back_and_back_again():
     assert changes == expected
 
 
+def test_of_two_people_who_roll_back_at_the_same_moment_one_does():
+    promoted = DIGITS.promote_bundle("bundles/b", 1.0)
+    rolled_back = promoted.roll_back(2.0, "bundles/a")
+    assert rolled_back.bundle == "bundles/a"
+    with raises_code("rollback-impossible", "open the page again"):
+        rolled_back.roll_back(3.0, "bundles/a")
+
+
 def test_a_canary_that_is_stopped_answers_no_more():
     stopped = DIGITS.start_canary("bundles/b", 0.25, 1.0).stop_canary(2.0)
     assert list_bundles(stopped) == ("bundles/a", None, None)

@@ -1,8 +1,11 @@
 """Who may do what with models and labels on the site, what never leaves it, and forms with nonsense."""
 
+import io
 import json
+from dataclasses import replace
 
 import pytest
+from PIL import Image
 
 from equipoise.bundle.folder import MANIFEST_FILE, MODEL_CARD_FILE
 from equipoise.captures.store import CaptureStore
@@ -34,6 +37,7 @@ def site(tmp_path_factory):
     (results / ".site" / "keys" / "insects.keys").write_text(SERVICE_KEY)
     assert CaptureStore(str(results / "services" / "insects" / "captures"), seed=0).offer(build_request(side=8))
     with serve_site(results, KEYS, [ModelsPart, LabelsPart]) as site:
+        site.results = results
         yield site
 
 
@@ -57,12 +61,31 @@ def test_changes_need_the_role_run(site, method, path, payload):
     assert site.api("GET", "/api/deployments/insects", key="key-of-view")[1]["bundle"] == "bundles/insects"
 
 
+def test_who_may_view_sees_the_label_queues_as_a_page_and_as_json(site):
+    assert site.api("GET", "/api/labels", key="key-of-view")[1]["queues"][0]["name"] == "insects"
+    assert site.page("/labels", authorization="Bearer key-of-view")[0] == 200
+
+
 def test_pictures_are_lent_to_who_has_the_role_label(site):
     body = {"holder": "robot", "skip": []}
     assert site.api("POST", "/api/labels/insects/next", body, "key-of-view")[0] == 403
     status, reply = site.api("POST", "/api/labels/insects/next", body, "key-of-label")
     assert status == 200 and reply["document"]["guess"]["label"] == "ant"
     assert site.api("POST", "/api/labels/nothing/next", body, "key-of-label")[0] == 404
+
+
+def test_nobody_adds_a_picture_to_the_captures_of_a_service(site):
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(buffer, "PNG")
+    reply, content = site.request(
+        "POST", "/labels/insects/upload?name=x.png", buffer.getvalue(), authorization="Bearer key-of-label"
+    )
+    assert reply.status == 400 and "captures of a service" in json.loads(content)["error"]
+
+
+def test_a_name_that_no_file_can_have_is_refused(site):
+    for path in (f"labels?name={'x' * 300}.png", f"picture?name={'x' * 300}.png"):
+        assert site.request("GET", f"/labels/insects/{path}", authorization="Bearer key-of-label")[0].status == 404
 
 
 def test_the_key_of_a_service_is_on_no_page_and_in_no_answer(site):
@@ -128,3 +151,15 @@ def test_forms_with_nonsense_say_what_is_wrong(site, path, fields, word):
     assert reply.status in (400, 404) and word in html
     assert site.submit(path, fields, "0" * 64)[0].status == 403
     site.cookie = ""
+
+
+def test_the_buttons_of_a_deployment_name_the_bundle_that_their_reader_sees(site):
+    store = DeploymentStore(site.results / ".site")
+    before = store.find_deployment("insects")
+    store.change_deployment("insects", lambda current: replace(current, canary="bundles/b?", previous="bundles/a"))
+    html = site.page("/models/insects", authorization="Bearer key-of-run")[1]
+    for action, bundle in (("promote", "bundles/b?"), ("roll-back", "bundles/a")):
+        form = html.split(f'action="/models/insects/{action}"')[1].split("</form>")[0]
+        assert f'name="bundle" value="{bundle}"' in form
+    assert 'href="/models/bundles/bundles/b%3F"' in html
+    store.change_deployment("insects", lambda _: before)

@@ -2,6 +2,8 @@
 
 import io
 import json
+import struct
+import zlib
 
 import pytest
 from PIL import Image
@@ -40,9 +42,14 @@ def test_numbers_have_their_interval_and_texts_what_may_come_next():
     assert build_prediction_view(following, None).headline == "next: 'e'"
 
 
-def test_a_picture_that_cannot_be_shown_does_not_hide_the_answer():
+@pytest.mark.parametrize("side", [10_000, 60_000], ids=["too many pixels", "far too many pixels"])
+def test_a_picture_that_cannot_be_shown_does_not_hide_the_answer(side):
     answer = {"version": "v", "label": "7", "score": 1.0, "scores": {"7": 1.0}}
     assert build_prediction_view(answer, b"no picture").picture is None
+    content = bytearray(encode_picture((1, 1)))
+    content[16:24] = struct.pack(">2I", side, side)
+    content[29:33] = struct.pack(">I", zlib.crc32(content[12:29]))
+    assert build_prediction_view(answer, bytes(content)).picture is None
 
 
 def test_rows_are_json_objects_and_texts_are_as_they_are():
