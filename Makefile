@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TWO_CLUSTERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-detection test test-slow test-thorough mutants test-docs test-object-store test-end-to-end test-cluster test-examples
+.PHONY: help setup demo demo-detection test test-browser test-ray test-slow test-thorough mutants test-docs test-object-store test-end-to-end test-cluster test-examples
 .PHONY: test-wheel test-frameworks lint wheel docs docs-reference bench bench-drift serve cluster
 
 help: ## list the targets with what they do
@@ -21,10 +21,14 @@ demo: .venv/ready ## the whole story: find a plan, train, serve, detect a change
 demo-detection: .venv/ready ## the story of a detector: train, serve, detect a change of light, draw boxes on the labelling page, adapt
 	$(BIN)/python -m jobs.demo --act detection --out runs/demo-detection
 
-test: .venv/ready .venv/clients/ready .venv/browser/ready ## unit, contract, browser, Ray and HTTP tests; everything is real, nothing is mocked
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow and not thorough" tests/unit tests/contract tests/replay tests/browser tests/docs/test_reference.py
-	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow and not thorough" tests/ray
-	$(BIN)/python -m pytest -m "not slow and not thorough" tests/serving
+test: .venv/ready ## unit and contract tests; everything is real, nothing is mocked
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow and not thorough" tests/unit tests/contract tests/replay tests/docs/test_reference.py
+
+test-browser: .venv/ready .venv/browser/ready ## pages in a real browser: what they show, keys, phones, accessibility
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not slow and not thorough" tests/browser
+
+test-ray: .venv/ready .venv/clients/ready .venv/browser/ready ## commands and the site on a real Ray, and the prediction service over HTTP
+	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow and not thorough" tests/ray tests/serving
 
 test-slow: .venv/ready .venv/browser/ready ## how often intervals hold, how rare false alarms are, how good the search is; killed jobs and swapped models
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "slow and not thorough" tests/unit tests/contract tests/browser

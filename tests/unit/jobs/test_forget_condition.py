@@ -77,6 +77,7 @@ def test_copy_has_the_same_model_and_knows_the_other_condition_only(plain, run, 
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_profile_is_that_of_a_bundle_that_never_learned_the_condition(run, learned, tmp_path):
     publish_learned(run, tmp_path / "old", learned, drift=True)
     publish_learned(run, tmp_path / "never", learned[:1], drift=True)

@@ -91,6 +91,7 @@ def shelf_for_ssd(config):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_every_engine_of_the_bundle_agrees(bundle):
     results = {result.engine: result for result in bundle.manifest.engine.table}
     assert {name for name, result in results.items() if result.agrees} == {
@@ -108,6 +109,7 @@ def test_every_engine_of_the_bundle_agrees(bundle):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_bundle_is_served(bundle, tmp_path):
     picture = shelf_for_ssd(None).test.inputs[0].permute(1, 2, 0).numpy()
     (expected,) = bundle.find_boxes([encode_picture(picture)])

@@ -105,6 +105,7 @@ def test_model_learns_more_than_how_frequent_characters_are(workload, counted_na
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_model_learns_more_than_pairs_of_characters_tell(workload, counted_nats):
     training = Training(TrainConfig(workload="text", batch_size=8, max_examples=10_000, target=0.0), workload)
     metrics = [lap.metric for lap in training.laps() if lap.metric is not None]
