@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from dashboards.page import Link, to_plain_json
 from equipoise.errors import EquipoiseError
+from services.http.query_numbers import parse_whole_number
 from services.routes.live_pages import answer_live_page, build_experiment_page
 from services.site.experiments.comparison import build_curve_panel, compare_experiments, load_compared
 from services.site.experiments.experiment_notes import (
@@ -34,7 +35,6 @@ from services.site.experiments.index_queries import (
     iterate_rows,
     list_broken_rows,
     parse_table_query,
-    parse_whole_number,
     query_table,
 )
 from services.site.experiments.record_index import RecordIndex

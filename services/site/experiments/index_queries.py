@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from equipoise.errors import EquipoiseError
+from services.http.query_numbers import parse_whole_number
 from services.site.experiments.index_columns import COLUMN_BY_NAME, INDEX_COLUMNS, Value
 from services.site.experiments.row_filters import parse_filter
 
@@ -86,15 +87,6 @@ def parse_table_query(filter_text: str, sort: str, offset: str, limit: str = str
         raise EquipoiseError("option-choice", f"cannot sort by {query.sort_column[:40]!r}", f"sort by one of {names}")
     parse_filter(query.filter)
     return query
-
-
-def parse_whole_number(name: str, text: str, low: int, high: int) -> int:
-    """Parse a whole number between two others."""
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and low <= int(text) <= high):
-        raise EquipoiseError(
-            "option-format", f"cannot use {name}={text[:40]}: it must be a number from {low} to {high}"
-        )
-    return int(text)
 
 
 def query_table(connection: sqlite3.Connection, query: TableQuery) -> TablePage:

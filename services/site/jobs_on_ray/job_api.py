@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from equipoise.errors import EquipoiseError
 from equipoise.storage.json_decoding import decode_json_bytes
+from services.http.query_numbers import parse_whole_number
 from services.http.responses import typed_response
 from services.site.jobs_on_ray.cluster_view import describe_cluster_use
 from services.site.jobs_on_ray.command_forms import CommandForm, load_command_form
@@ -83,7 +84,7 @@ class JobApi:
 
     async def get_jobs(self, request: Request) -> Response:
         """Answer GET /api/jobs: the newest jobs."""
-        limit = parse_count(request.query_params.get("limit", "50"), "limit", MAX_LISTED_JOBS)
+        limit = parse_whole_number("limit", request.query_params.get("limit", "50"), 1, MAX_LISTED_JOBS)
         return typed_response(await asyncio.to_thread(self.list_jobs, limit))
 
     async def get_job(self, request: Request) -> Response:
@@ -93,7 +94,7 @@ class JobApi:
 
     async def get_log(self, request: Request) -> Response:
         """Answer GET /api/jobs/ID/log: the last lines of its log."""
-        lines = parse_count(request.query_params.get("lines", str(MAX_LOG_LINES)), "lines", MAX_LOG_LINES)
+        lines = parse_whole_number("lines", request.query_params.get("lines", str(MAX_LOG_LINES)), 1, MAX_LOG_LINES)
         job = await asyncio.to_thread(self.desk.find_job, request.path_params["id"])
         tail = await asyncio.to_thread(self.desk.read_log, job.id, lines)
         return typed_response(LogReply(lines=[*tail.lines], is_whole=tail.is_whole))
@@ -180,10 +181,3 @@ def format_value(value: OptionValue) -> str:
     if isinstance(value, list):
         return shlex.join(map(str, value))
     return "" if value is None else str(value)
-
-
-def parse_count(text: str, name: str, highest: int) -> int:
-    """Return a count of the query; refuse what is none, or too high."""
-    if not (text.isascii() and text.isdigit() and len(text) < 7 and 1 <= int(text) <= highest):
-        raise EquipoiseError("option-range", f"{name} must be a number from 1 to {highest}, got {text[:20]!r}")
-    return int(text)

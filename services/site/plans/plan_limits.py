@@ -9,6 +9,7 @@ from equipoise.planning.devices.device_prices import CostLimits
 from equipoise.planning.replanning.link_change import LinkChange
 from equipoise.planning.replanning.replanner import LimitRange, LimitRanges, PlanLimits
 from jobs.plan import parse_dollars, parse_duration, parse_prices
+from services.http.query_numbers import parse_whole_number
 
 MAX_TEXT_LENGTH = 200
 MAX_NODES = 10**6
@@ -86,11 +87,7 @@ def parse_limit_number(name: str, text: str, low: float, high: float, unit: str)
 
 def parse_node_count(text: str) -> int | None:
     """Parse a number of nodes; None for an empty one."""
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= MAX_NODES):
-        raise EquipoiseError("option-range", f"cannot use nodes={text[:40]}: it must be a number from 1 to {MAX_NODES}")
-    return int(text)
+    return parse_whole_number("nodes", text, 1, MAX_NODES) if text else None
 
 
 @dataclass(frozen=True, kw_only=True)
