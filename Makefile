@@ -35,13 +35,14 @@ test-slow: .venv/ready .venv/browser/ready ## how often intervals hold, how rare
 	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray
 	$(BIN)/python -m pytest -m "slow and not thorough" tests/serving
 
-test-thorough: .venv/ready ## further cases of what slow tests show: more kinds of sharding, compression and servers under kill -9; the detection act, and the site from an empty folder
+test-thorough: .venv/ready .venv/browser/ready .venv/moto/ready ## further cases of what slow tests show: more kinds of sharding, compression and servers under kill -9; the detection act, and the site from an empty folder
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m thorough tests/unit tests/contract
 	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m thorough tests/ray tests/serving
+	$(BIN)/python -m pytest -m thorough tests/object_store
 	$(BIN)/python -m pytest -m thorough tests/end_to_end
 
 test-object-store: .venv/ready .venv/moto/ready ## train, sweep, resume and serve on a local S3 server, also while it is down
-	$(BIN)/python -m pytest tests/object_store
+	$(BIN)/python -m pytest -m "not thorough" tests/object_store
 
 test-end-to-end: .venv/ready .venv/browser/ready ## the whole demo, checked against the records it writes, and adaptation end to end
 	$(BIN)/python -m pytest -m "not thorough" tests/end_to_end

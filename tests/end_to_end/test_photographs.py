@@ -83,6 +83,7 @@ def shell(project):
         yield Shell(project, ray_folder)
 
 
+@pytest.mark.thorough
 def test_every_command_of_the_page_works_on_photographs(shell, project):
     status, printed = shell.run("sweep", 1)  # 1: on a busy machine a run may take longer than predicted
     document = PlanDocument.read(project / "runs" / "sweep" / "plan.json")

@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 
+import pytest
+
 from jobs.cluster.processes import wait_until
 
 RUN = "runs/asynchronous"
@@ -18,6 +20,7 @@ def has_checkpoint(store):
     return "checkpoints/checkpoint_manager_snapshot.json" in store.list_names(RUN)
 
 
+@pytest.mark.thorough
 def test_killed_asynchronous_run_resumes_and_is_replayed_from_a_bucket(cluster, store):
     process = cluster.start(*cluster.build_train_command(*FLAGS))
     wait_until(lambda: has_checkpoint(store) or process.poll() is not None, TIMEOUT_SECONDS, "a checkpoint")

@@ -11,6 +11,7 @@ COMMAND = (sys.executable, "-m", "jobs.compare_devices", "--workload", "digits",
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_command_writes_comparison_and_page(cluster, tmp_path):
     out = tmp_path / "comparison"
     result = cluster.run(*COMMAND, "--batch-size", "8", "--seconds", "5", "--out", str(out))

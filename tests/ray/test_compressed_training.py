@@ -28,9 +28,8 @@ def build_command(cluster, out, **options):
 def list_checkpoints(out):
     """Return the folders of the checkpoints that Ray keeps, the newest last."""
     snapshot = out / "checkpoints" / "checkpoint_manager_snapshot.json"
-    if not snapshot.exists():
-        return []
-    results = json.loads(snapshot.read_text())["checkpoint_results"]
+    text = snapshot.read_text() if snapshot.exists() else ""
+    results = json.loads(text)["checkpoint_results"] if text else []  # Ray empties the file before it writes it anew
     return [snapshot.parent / result["checkpoint_dir_name"] for result in results]
 
 

@@ -21,6 +21,7 @@ def test_more_workers_than_the_cluster_holds_are_refused(cluster, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_command_writes_table_and_page_and_writes_them_again(cluster, tmp_path):
     out = tmp_path / "links"
     (out / "ray").mkdir(parents=True)  # of the user: Ray's own files lie elsewhere

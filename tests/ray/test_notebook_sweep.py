@@ -12,7 +12,8 @@ SCRIPT = ROOT / "tests" / "support" / "sweep_in_notebook.py"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trials", [pytest.param("accumulated", marks=pytest.mark.thorough), "real"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("trials", ["accumulated", "real"])
 def test_function_of_the_main_program_is_swept_and_nothing_of_it_is_kept(cluster, tmp_path, trials):
     out = tmp_path / "sweep"
     result = cluster.run(sys.executable, str(SCRIPT), str(out), trials)

@@ -12,6 +12,7 @@ COMMAND = (sys.executable, "-m", "jobs.profile", "--workload", "digits", "--batc
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_command_writes_profile_page_and_trace(cluster, tmp_path):
     out = tmp_path / "profile"
     result = cluster.run(*COMMAND, "--workers", "2", "--consider", "twice the link", "--try", "--out", str(out))

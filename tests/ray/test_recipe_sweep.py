@@ -11,6 +11,7 @@ from equipoise.planning.recipe_choice.recipe_report import RecipeReport
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_sweep_compares_recipes_and_plans_with_the_fastest(cluster, tmp_path):
     out = tmp_path / "sweep"
     result = cluster.run(

@@ -13,6 +13,7 @@ from equipoise.runs.target import Target
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_trials_run_to_the_harder_target_and_show_when_they_passed_the_easier_one(cluster, tmp_path):
     out = tmp_path / "sweep"
     result = cluster.run(

@@ -76,6 +76,7 @@ def test_sweep_with_a_killed_driver_resumes_and_repeats_no_trial(cluster, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_real_workers_and_a_single_stand_in_need_the_same_examples(cluster, tmp_path):
     out = tmp_path / "real"
     workload = "tests.support.workloads:with_little_memory"
