@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_native_id
 from typing import Any
 
 from equipoise.errors import EquipoiseError
@@ -36,7 +37,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
         return
     target = find_output_file(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary = target.with_name(f".{target.name}.{get_native_id()}")  # two threads may write one file
     with name_output_in_errors(path, temporary):
         try:
             yield temporary
@@ -102,7 +103,7 @@ def atomic_folder(out: Path, last_file: str = "") -> Iterator[Path]:
     for leftover in out.parent.glob(f".{out.name}.*"):  # from a process that was killed
         if leftover.suffix[1:].isdigit() and not Path(f"/proc/{leftover.suffix[1:]}").exists():
             shutil.rmtree(leftover, ignore_errors=True)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
+    temporary = out.with_name(f".{out.name}.{get_native_id()}")
     with name_output_in_errors(out, temporary):
         temporary.mkdir()
         try:

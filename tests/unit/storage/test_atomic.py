@@ -2,6 +2,8 @@ import errno
 import os
 import stat
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,6 +51,21 @@ def test_failed_write_leaves_only_the_old_file(folder):
         raise KeyError
     assert read_json(path) == 1
     assert list_names(folder) == ["facts.json"]
+
+
+def test_threads_that_write_one_file_at_once_leave_one_of_their_texts(tmp_path):
+    both_write = threading.Barrier(2, timeout=60)
+
+    def write(text):
+        with atomic_write(tmp_path / "file") as temporary:
+            both_write.wait()
+            temporary.write_text(text)
+            both_write.wait()
+            assert temporary.read_text() == text
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, ["one", "another"]))
+    assert list_names(tmp_path) == ["file"] and (tmp_path / "file").read_text() in ("one", "another")
 
 
 def test_damaged_file_is_named_in_the_error(folder):
