@@ -10,6 +10,7 @@ from pathlib import Path
 from equipoise.errors import EquipoiseError
 
 BUSY_SECONDS = 10.0  # for another thread or process that writes
+BEGIN_WRITING = "BEGIN IMMEDIATE"  # what is read before it is changed does not change meanwhile
 ACTIVE_STATUSES = ("submitting", "waiting", "running", "stopping")
 CREATE_STATEMENTS = (
     """CREATE TABLE IF NOT EXISTS jobs (
@@ -65,7 +66,7 @@ class JobStore:
     def __init__(self, file: Path) -> None:
         self.file = file
         try:
-            with self.connect() as connection:
+            with self.connect(BEGIN_WRITING) as connection:
                 for statement in CREATE_STATEMENTS:
                     connection.execute(statement)
         except sqlite3.DatabaseError as error:
@@ -73,12 +74,12 @@ class JobStore:
             raise EquipoiseError("file-damaged", f"cannot read the jobs in {file}: {error}", remedy) from None
 
     @contextmanager
-    def connect(self) -> Iterator[sqlite3.Connection]:
-        """Open the file for the length of a block, which is one transaction."""
+    def connect(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
+        """Open the file for the length of a block, which is one transaction; one that only reads waits for no other."""
         connection = sqlite3.connect(self.file, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(begin)
             yield connection
             connection.execute("COMMIT")
         finally:
@@ -86,9 +87,9 @@ class JobStore:
 
     def claim_job(self, job: SubmittedJob, out_name: str) -> None:
         """Note a job before it is submitted; refuse one whose folder, or one inside it, another job writes to."""
-        with self.connect() as connection:
+        with self.connect(BEGIN_WRITING) as connection:
             for other in query_jobs(connection, f"WHERE status IN {ACTIVE_STATUSES}"):
-                if overlaps(job.out, other.out):
+                if folders_overlap(job.out, other.out):
                     raise JobConflict(out_name, other)
             values = (job.id, job.command, json.dumps(job.arguments), job.out, job.folder, job.started_by)
             connection.execute(
@@ -103,7 +104,7 @@ class JobStore:
 
         Nothing is noted if another thread has noted something since `job` was read, which is older news then.
         """
-        with self.connect() as connection:
+        with self.connect(BEGIN_WRITING) as connection:
             connection.execute(
                 "UPDATE jobs SET status = ?, ended = ?, exit_status = ? WHERE id = ? AND status = ?",
                 (status, ended, exit_status, job.id, job.status),
@@ -112,7 +113,7 @@ class JobStore:
 
     def mark_stopping(self, job_id: str) -> SubmittedJob:
         """Note that a job was asked to stop, unless it has ended meanwhile, and return it as it is now."""
-        with self.connect() as connection:
+        with self.connect(BEGIN_WRITING) as connection:
             connection.execute(
                 f"UPDATE jobs SET status = 'stopping' WHERE id = ? AND status IN {ACTIVE_STATUSES}",  # noqa: S608
                 (job_id,),
@@ -162,6 +163,6 @@ def build_job(row: Sequence[object]) -> SubmittedJob:
     return SubmittedJob(**values)  # type: ignore[arg-type] # the columns have the types of the fields
 
 
-def overlaps(first: str, second: str) -> bool:
+def folders_overlap(first: str, second: str) -> bool:
     """Return whether two folders are the same, or one lies inside the other."""
     return first == second or first.startswith(f"{second}/") or second.startswith(f"{first}/")

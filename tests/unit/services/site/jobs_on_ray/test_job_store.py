@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from equipoise.errors import EquipoiseError
-from services.site.jobs_on_ray.job_store import JobConflict, JobStore, SubmittedJob
+from services.site.jobs_on_ray.job_store import BEGIN_WRITING, JobConflict, JobStore, SubmittedJob
 from tests.support.errors import raises_code
 
 
@@ -84,3 +84,11 @@ def test_a_damaged_file_is_named_and_kept(store):
     with raises_code("file-damaged", "jobs.sqlite", "move it away"):
         JobStore(store.file)
     assert store.file.stat().st_size == 5500
+
+
+def test_jobs_are_read_while_another_site_writes(store):
+    store.claim_job(build_job(1), "first")
+    with JobStore(store.file).connect(BEGIN_WRITING) as writing:
+        writing.execute("UPDATE jobs SET status = 'running'")
+        assert store.find_job("train-1").status == "submitting"
+    assert store.find_job("train-1").status == "running"
