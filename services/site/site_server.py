@@ -1,7 +1,11 @@
 """Server of the site: listens, and answers until it is stopped."""
 
+import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from starlette.applications import Starlette
 
 from equipoise.errors import EquipoiseError
 from services.http.server import HttpServer, require_unused_port
@@ -11,6 +15,7 @@ from services.site.jobs_on_ray.command_forms import load_all_forms
 from services.site.settings import SiteSettings
 
 CLOSE_SECONDS = 5.0  # for requests in progress when the server stops
+HANDLER_THREADS = 32  # most of them wait, some for minutes; asyncio would have six on two cores
 
 
 def parse_site_settings(values: dict[str, Any]) -> SiteSettings:
@@ -30,8 +35,14 @@ def start_site(settings: SiteSettings, part_builders: list[PartBuilder] | None =
     application = SiteApplication(settings, list_part_builders() if part_builders is None else part_builders)
     require_unused_port(settings.host, settings.port)
     server = HttpServer(settings.host, settings.port, settings.certfile, settings.keyfile)
-    server.start(lambda _: application.app)
+    server.start(lambda loop: prepare_application(application, loop))
     return server
+
+
+def prepare_application(application: SiteApplication, loop: asyncio.AbstractEventLoop) -> Starlette:
+    """Return what answers requests, with threads enough that a few slow answers of Ray delay nobody else."""
+    loop.set_default_executor(ThreadPoolExecutor(HANDLER_THREADS, thread_name_prefix="site"))
+    return application.app
 
 
 def serve_site(settings: SiteSettings) -> None:
