@@ -91,6 +91,7 @@ def test_killed_run_resumes_and_loses_nothing_while_the_store_is_down(cluster, s
     assert contradicting.returncode == 2 and "lr was not given, requested 0.1" in contradicting.stderr
 
 
+@pytest.mark.thorough
 def test_stopped_run_that_lost_its_store_resumes_with_the_same_weights(cluster, store, killed_run):
     url, name = "s3://bucket/runs/stopped", "runs/stopped"
     process = start_run_with_checkpoint(cluster, store, url, name)

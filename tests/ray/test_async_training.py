@@ -54,7 +54,8 @@ def wait_for_checkpoint(process, out):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["worker", pytest.param("server", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("victim", ["worker", "server"])
 def test_run_goes_on_from_a_checkpoint_when_a_process_is_killed(cluster, tmp_path, victim):
     out = tmp_path / "run"
     process = cluster.start(*build_command(cluster, out))

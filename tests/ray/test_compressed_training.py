@@ -34,13 +34,8 @@ def list_checkpoints(out):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"compression": "powersgd:5", "precision": "fp64"},
-        pytest.param({"compression": "int8"}, marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("changes", [{"compression": "powersgd:5", "precision": "fp64"}, {"compression": "int8"}])
 def test_killed_worker_does_not_change_compressed_gradients(cluster, tmp_path, changes):
     out = tmp_path / "run"
     process = cluster.start(*build_command(cluster, out, **OPTIONS, **changes))

@@ -12,6 +12,7 @@ from equipoise.runs.folder import read_record
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_elastic_run_uses_the_free_workers_and_ends_with_the_same_weights(cluster, tmp_path):
     out, single = tmp_path / "run", tmp_path / "single"
     flags = ["--batch-size", 8, "--max-examples", 3200, "--target", 2.0, "--precision", "fp64"]

@@ -50,7 +50,8 @@ def test_servers_train_on_a_cluster(cluster, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.thorough)])  # one of them has the server
+@pytest.mark.thorough
+@pytest.mark.parametrize("victim", [0, 1])  # one of them has the server
 def test_killed_worker_does_not_change_the_weights(cluster, tmp_path, victim):
     out = tmp_path / "run"
     process = cluster.start(*build_command(cluster, out, servers=1, **OPTIONS, **LONG))

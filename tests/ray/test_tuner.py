@@ -104,6 +104,7 @@ def test_real_workers_and_a_single_stand_in_need_the_same_examples(cluster, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_sweep_to_a_low_metric_needs_several_evaluations(cluster, tmp_path):
     out = tmp_path / "falling"
     result = cluster.run(

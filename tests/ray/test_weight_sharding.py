@@ -52,15 +52,8 @@ def build_command(cluster, sharding, out):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("sharding", "victim"),
-    [
-        ("full", 1),
-        pytest.param("pipeline:2", 0, marks=pytest.mark.thorough),
-        pytest.param("tensor:2", 1, marks=pytest.mark.thorough),
-        pytest.param("optimizer", 0, marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("sharding", "victim"), [("full", 1), ("pipeline:2", 0), ("tensor:2", 1), ("optimizer", 0)])
 def test_killed_worker_does_not_change_the_weights(cluster, tmp_path, sharding, victim):
     out = tmp_path / "run"
     process = start_training(cluster, sharding, out)
