@@ -24,10 +24,8 @@ MAX_PAGE_BYTES = 150_000
 LABELLER_READY = "body[data-drawn]:not([data-busy])"
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """Results folder with two bundles of a model, its deployment, and three captures."""
-    folder = tmp_path_factory.mktemp("models-pages") / "results"
+def build_results(folder):
+    """Build a results folder with two bundles of a model, its deployment, and three captures."""
     for name in ("insects", "insects-2"):
         bundle = folder / "bundles" / name
         bundle.mkdir(parents=True)
@@ -43,8 +41,8 @@ def results(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def site(results):
-    with serve_site(results) as site:
+def site(tmp_path_factory):
+    with serve_site(build_results(tmp_path_factory.mktemp("models-pages") / "results")) as site:
         yield site
 
 
@@ -74,8 +72,9 @@ def test_a_refused_deployment_is_explained_in_one_sentence(browser, site):
     browser.errors = [error for error in browser.errors if "status of 4" not in error]  # of the refusal itself
 
 
-def test_captures_are_labelled_by_keyboard(browser, site, results):
-    with browser.page(f"{site.url}labels/insects/", "phone") as page:
+def test_captures_are_labelled_by_keyboard(browser, tmp_path):
+    results = build_results(tmp_path / "results")  # pages that were opened before may hold pictures of the others
+    with serve_site(results) as site, browser.page(f"{site.url}labels/insects/", "phone") as page:
         for key in ("2", "3", "Enter"):
             page.wait_for_selector(f"{LABELLER_READY} #picture:not([hidden])")
             page.keyboard.press(key)
