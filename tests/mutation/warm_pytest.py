@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 LIBRARIES = ["numpy", "pandas", "plotly.graph_objects", "pytest", "ray", "scipy.stats", "starlette.applications"]
 LIBRARIES += ["torch", "torchvision.models", "tyro", "uvicorn"]
 IGNORED_WARNING = "ignore::pytest.PytestAssertRewriteWarning"  # of pytest's plugins that a library has imported
-NO_TESTS = 5  # exit status of pytest where all tests are slow ones, which are not run
+NO_TESTS = 5  # exit status of pytest where all tests are slow or thorough ones, which are not run
 TEST_TIMEOUT_SECONDS = 120  # of each test: an endless loop is a failure, a long list of tests is not
 ROOT = Path(__file__).parents[2]
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -41,8 +41,9 @@ def run_pytest(copy: Path, test_files: list[str], calls_file: Path | None = None
     os.chdir(copy)
     sys.path[:] = [str(copy), *(path for path in sys.path if path and Path(path) != ROOT)]
     os.environ["PYTHONPATH"] = str(copy)  # for the programs that tests start
-    arguments = ["-q", "-x", "-p", "no:cacheprovider", "-W", IGNORED_WARNING, "-m", "not slow", *test_files]
+    arguments = ["-q", "-x", "-p", "no:cacheprovider", "-W", IGNORED_WARNING, "-m", "not slow and not thorough"]
     arguments += ["-o", f"faulthandler_timeout={TEST_TIMEOUT_SECONDS}", "-o", "faulthandler_exit_on_timeout=true"]
+    arguments += test_files
     sys.argv = ["pytest", *arguments]
     with open(os.devnull, "w") as nothing:  # noqa: PTH123 - a device
         for descriptor in (1, 2):
