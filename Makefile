@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TWO_CLUSTERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-detection test test-browser test-ray test-slow test-thorough mutants test-docs test-object-store test-end-to-end test-cluster test-examples
+.PHONY: help setup demo demo-detection test test-browser test-ray test-slow test-slow-ray test-thorough mutants test-docs test-object-store test-end-to-end test-cluster test-examples
 .PHONY: test-wheel test-frameworks lint wheel docs docs-reference bench bench-drift serve cluster
 
 help: ## list the targets with what they do
@@ -30,10 +30,11 @@ test-browser: .venv/ready .venv/browser/ready ## pages in a real browser: what t
 test-ray: .venv/ready .venv/clients/ready .venv/browser/ready ## commands and the site on a real Ray, and the prediction service over HTTP
 	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow and not thorough" tests/ray tests/serving
 
-test-slow: .venv/ready .venv/browser/ready ## how often intervals hold, how rare false alarms are, how good the search is; killed jobs and swapped models
+test-slow: .venv/ready .venv/browser/ready ## how often intervals hold, how rare false alarms are, how good the search is
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "slow and not thorough" tests/unit tests/contract tests/browser
-	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray
-	$(BIN)/python -m pytest -m "slow and not thorough" tests/serving
+
+test-slow-ray: .venv/ready ## killed jobs and swapped models
+	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray tests/serving
 
 test-thorough: .venv/ready .venv/browser/ready .venv/moto/ready ## further cases of what slow tests show: more kinds of sharding, compression and servers under kill -9; the detection act, and the site from an empty folder
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m thorough tests/unit tests/contract
