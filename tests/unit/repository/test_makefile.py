@@ -1,6 +1,7 @@
 """Every target of the Makefile says what it does, `make` alone lists them, and what calls them names existing ones."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -49,10 +50,29 @@ def test_ci_runs_the_project_own_script():
 
 
 def test_ci_runs_every_test_but_those_of_clusters_and_of_other_frameworks_and_further_cases():
-    lines = re.findall(r"^make (.+)$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    lines = re.findall(r"^(?:make|for suite in) ([^;\n]+)", script, re.MULTILINE)
     called = {word for line in lines for word in line.split() if word.startswith("test")}
     assert called == {target for target in TARGETS if target.startswith("test")} - {
         "test-cluster",
         "test-frameworks",
         "test-thorough",
     }
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_ci_runs_a_failed_suite_once_more_and_fails_after_all_others(failures, tmp_path):
+    """A stand-in Makefile has a suite that fails its first times; every suite notes that it ran."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    (tmp_path / "Makefile").write_text(
+        "%:\n\t@echo $@ $$PYTEST_ADDOPTS >> ran\n"
+        f"test-docs:\n\t@echo $@ $$PYTEST_ADDOPTS >> ran; test $$(grep -c $@ ran) -gt {failures}\n"
+    )
+    result = subprocess.run([tmp_path / ".ci" / "run"], capture_output=True, text=True)
+    ran = (tmp_path / "ran").read_text().splitlines()
+    assert result.returncode == (failures == 2), result.stderr
+    assert ran.count("test-docs") == 1 and ran.count("test-docs --last-failed") == (failures > 0)
+    assert {"lint", "test", "test-ray", "test-examples"} <= set(ran)
+    assert ("failed at the first try: test-docs" in result.stdout) == (failures > 0)
+    assert ("failed twice: test-docs" in result.stdout) == (failures == 2)
