@@ -142,7 +142,7 @@ def classify_folder(folder: Path, file_names: set[str]) -> Experiment | None:
     if (
         not file_names & {"plan.json", "record.json"}
         and "trial.json" in file_names
-        and file_names & {"system.csv", "system"}
+        and file_names & {"setup.json", "system.csv", "system"}
     ):
         return try_load("sweep", folder, folder / "trial.json", read_sweep)  # without a plan yet
     for name, (kind, read_content) in readers.items():

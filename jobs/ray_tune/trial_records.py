@@ -1,5 +1,6 @@
 """Records of the trials of a sweep: file names, validation, and rows for the search."""
 
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ from equipoise.planning.exchanges.training_options import name_exchange
 from equipoise.registries.sweep_recipes import RECIPE_FORMS
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
+from equipoise.storage.atomic import write_json
 
 FINISHED_TRIAL_COLUMNS = ["global_batch", "lr", "seed", "examples", "reached"]
 UNFINISHED_STATUSES = ("running", "cut_off")
-"""statuses of trials that start again; one that was stopped in the middle of a step may write its record once more"""
+"""statuses of trials that start again"""
 
 
 def trial_file_stem(trial: TrainConfig) -> str:
@@ -79,6 +81,23 @@ def load_finished_trials(folder: Path, base: TrainConfig, *, with_exchanges: boo
         if record.status not in UNFINISHED_STATUSES:
             records.append(record)
     return records
+
+
+def mark_cut_off(record: Record) -> Record:
+    """Return the record of a trial that ran when the time of its sweep was up."""
+    return replace(record, status="cut_off", reason="the time of the sweep was up")
+
+
+def read_stopped_trials(paths: Iterable[Path]) -> list[Record]:
+    """Return those of the trials cut off that have come to their end; the others are marked once more.
+
+    One that was stopped in the middle of a step may have written after the mark that it runs.
+    """
+    records = {path: read_record(path) for path in paths}
+    for path, record in records.items():
+        if record.status == "running":
+            write_json(path, mark_cut_off(record).to_json())
+    return [record for record in records.values() if record.status not in UNFINISHED_STATUSES]
 
 
 def record_to_row(record: Record) -> tuple[int, float, int, float, int]:

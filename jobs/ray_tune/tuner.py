@@ -35,8 +35,9 @@ from jobs.ray_tune.single_worker_trial import SingleWorkerTrial, build_trial_con
 from jobs.ray_tune.trial_messages import TrialMetrics, TrialWorkerConfig
 from jobs.ray_tune.trial_records import (
     FINISHED_TRIAL_COLUMNS,
-    UNFINISHED_STATUSES,
     load_finished_trials,
+    mark_cut_off,
+    read_stopped_trials,
     record_to_row,
     trial_file_stem,
 )
@@ -201,7 +202,7 @@ class SearchAdapter(Searcher):
             elif self.is_hopeless(suggestion, record_to_row(record)[3]):
                 record = replace(record, status="pruned", reason="it could no longer beat the best trial")
             else:  # tells nothing about the setting: the trial starts from the beginning when there is more time
-                record = replace(record, status="cut_off", reason="the time of the sweep was up")
+                record = mark_cut_off(record)
             write_json(path, record.to_json())
         if record.status == "cut_off":
             self.stopped_paths.append(path)
@@ -216,8 +217,7 @@ class SearchAdapter(Searcher):
 
     def add_trials_that_ended_late(self) -> None:
         """Add the trials that came to their end between the signal to stop and the end of their process."""
-        records = map(read_record, self.stopped_paths)
-        self.add_records(record for record in records if record.status not in UNFINISHED_STATUSES)
+        self.add_records(read_stopped_trials(self.stopped_paths))
 
     def add_records(self, records: Iterable[Record]) -> None:
         """Add trials that ended; the first that measured a noise scale passes it to the search."""

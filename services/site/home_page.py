@@ -1,4 +1,4 @@
-"""Home page: what the cluster does, jobs in progress, models served, and what waits for a person."""
+"""Home page: what the cluster does, jobs in progress, models served, newest results, and what waits for a person."""
 
 import asyncio
 import time
@@ -51,6 +51,7 @@ class HomePage:
             running=join_items(entry.running for entry in lists),
             models=join_items(entry.models for entry in lists),
             for_a_person=join_different_pages([entry.for_a_person for entry in lists]),
+            results=join_items(entry.results for entry in lists),
         )
 
 

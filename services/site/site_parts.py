@@ -32,6 +32,8 @@ class HomeLists:
     """models that are served, with rate, latency and verdict"""
     for_a_person: Sequence[HomeItem] = ()
     """what waits for somebody's decision or work"""
+    results: Sequence[HomeItem] = ()
+    """newest results"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import io
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -152,7 +153,10 @@ class ExperimentPages:
                 if column.name != "path" and row.values[column.name] not in (None, "")
             },
             "page_name": row.page_name,
-            "has_plan": row.values["kind"] in ("sweep", "plan") and not row.problem,
+            "has_plan": row.values["kind"] == "plan" or (self.results / path / "statistical.csv").is_file(),
+            "trials_filter": f"kind=trial {shlex.quote(f'path~{path}/trials/')}"
+            if row.values["kind"] == "sweep"
+            else "",
             "notes": list_notes(connection, row.path),
             "tags": list_tags(connection, row.path),
         }

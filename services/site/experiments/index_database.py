@@ -11,7 +11,7 @@ from equipoise.errors import EquipoiseError
 from services.site.experiments.index_columns import INDEX_COLUMNS
 
 INDEX_FILE, NOTES_FILE = "index.sqlite", "notes.sqlite"
-INDEX_VERSION = 1  # changes with the tables
+INDEX_VERSION = 2  # changes with the tables
 READER_CACHE_KIBIBYTES = 2_048  # of a connection: each of some dozens of threads has one
 WRITER_CACHE_KIBIBYTES = 16_384
 BUSY_SECONDS = 30.0  # until a writer of another process gives way
@@ -28,6 +28,7 @@ CREATE TABLE entries (
 CREATE INDEX entries_by_folder ON entries (folder);
 CREATE INDEX entries_by_time ON entries (modified, path);
 CREATE INDEX entries_by_kind ON entries (kind);
+CREATE INDEX results_by_time ON entries (modified) WHERE kind <> 'trial';
 CREATE INDEX unreadable_entries ON entries (modified) WHERE status = 'unreadable';
 PRAGMA user_version = {INDEX_VERSION};
 """

@@ -77,8 +77,10 @@ class JobSummary:
     @property
     def home_detail(self) -> str:
         """State, time and progress in one line, for the home page."""
-        progress = f": {self.progress[:MAX_PROGRESS_LENGTH]}" if self.progress else ""
-        return f"{self.state}, {self.time_text}{progress}"
+        if not self.progress:
+            return f"{self.state}, {self.time_text}"
+        time_text = format_seconds(self.seconds) if "left" in self.progress else self.time_text
+        return f"{self.state}, {time_text}: {self.progress[:MAX_PROGRESS_LENGTH]}"
 
     @property
     def version(self) -> str:

@@ -104,6 +104,11 @@ def test_sweep_that_is_measuring_step_times_has_none_yet(tmp_path):
     assert load_experiment(tmp_path).content.step_times is None
 
 
+def test_sweep_that_has_only_begun_is_no_run(tmp_path):
+    (write_trial(tmp_path) / "setup.json").write_text("{}")  # as long as Ray starts the first workers
+    assert load_experiment(tmp_path).kind == "sweep"
+
+
 def test_folder_without_experiment_is_of_unknown_kind(tmp_path):
     for folder in (tmp_path, tmp_path / "missing"):
         experiment = load_experiment(folder)

@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import re
 import threading
+from html import unescape
 from urllib.parse import quote
 
 import pytest
@@ -63,6 +65,25 @@ def test_broken_files_are_listed_with_their_problem(site):
     assert "cannot be read: the newest" in html and "is not valid JSON" in html
     status, html = site.page("/experiments/broken")
     assert status == 200 and "is not valid JSON" in html and "open its page" not in html
+
+
+def test_the_page_of_a_sweep_leads_to_its_trials(site):
+    html = site.page("/experiments/sweep")[1]
+    href = unescape(html.split('href="/experiments?filter=')[1].split('"')[0])
+    trials = site.page(f"/experiments?filter={href}")[1]
+    assert "sweep/trials/batch-32-lr-0.05-seed-1" in trials and "/experiments/first" not in trials
+    assert 'href="/experiments?filter=kind' not in site.page("/experiments/first")[1]
+
+
+def test_home_shows_the_newest_results_without_trials_and_confirmation_runs(site):
+    html = site.page("/")[1]
+    shown = re.findall(r'href="/experiments/([^"]+)"', html.split("Newest results")[1])
+    assert len(shown) == 5 and "sweep" in shown
+    assert not any("trials/" in path or "confirm/" in path for path in shown)
+
+
+def test_the_page_of_a_plan_belongs_to_the_experiments(site):
+    assert '<a href="/experiments" aria-current="page">' in site.page("/plan/sweep")[1]
 
 
 @pytest.mark.parametrize("name", ["first/run", "sweep/curve", "sweep/scaling", "sweep/trials/batch-32-lr-0.05-seed-1"])
