@@ -73,13 +73,15 @@ def test_two_stages_take_the_steps_of_one_process(tmp_path, configs):
     assert not any(lap.all_reduce or lap.draws for run in runs for lap in run.laps)
 
 
-def lengthen(config, steps=50):
+def lengthen(config, steps):
     return replace(config, max_examples=steps * config.global_batch, eval_every=25 * config.global_batch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [*(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 3)), 4])
-def test_fifty_steps_are_those_of_one_process(tmp_path, processes):
+@pytest.mark.parametrize(
+    ("processes", "steps"), [(4, 10), *(pytest.param(n, 50, marks=pytest.mark.thorough) for n in (2, 3, 4))]
+)
+def test_many_steps_are_those_of_one_process(tmp_path, processes, steps):
     stages = 2 if processes in (2, 4) else 3
     bases = [replace(config, workers=processes, sharding=f"pipeline:{stages}") for config in (DIGITS, MLP, GPT)]
     changed = [
@@ -88,7 +90,7 @@ def test_fifty_steps_are_those_of_one_process(tmp_path, processes):
         for schedule in ("1f1b", "gpipe")
         for options in (MOMENTUM, ADAMW)
     ]
-    compare_with_one_process(tmp_path, processes, [lengthen(config) for config in changed])
+    compare_with_one_process(tmp_path, processes, [lengthen(config, steps) for config in changed])
 
 
 @pytest.mark.slow

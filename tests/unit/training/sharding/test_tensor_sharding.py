@@ -46,13 +46,13 @@ def test_two_workers_take_the_steps_of_one_process(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("workers", "parts"), [(4, 2), *(pytest.param(n, n, marks=pytest.mark.thorough) for n in (2, 4))]
+    ("workers", "parts"), [(2, 2), *(pytest.param(4, n, marks=pytest.mark.thorough) for n in (2, 4))]
 )
 def test_workers_take_the_steps_of_one_process(tmp_path, workers, parts):
     compare_with_one_process(tmp_path, build_configs(workers), workers, parts)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_three_workers_divide_what_they_can(tmp_path):
     # six channels of LeNet's first convolution and its 120 units, and 96 units of the wide layers
     configs = [config for config in build_configs(3) if config.workload not in (DROPOUT, GPT)]

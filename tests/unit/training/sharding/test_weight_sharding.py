@@ -82,11 +82,13 @@ def train_parts_alone(config):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [*(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 3)), 4])
-def test_sharded_workers_take_50_steps_of_one_process(tmp_path, processes):
+@pytest.mark.parametrize(
+    ("processes", "steps"), [(4, 10), *(pytest.param(n, 50, marks=pytest.mark.thorough) for n in (2, 3, 4))]
+)
+def test_sharded_workers_take_many_steps_of_one_process(tmp_path, processes, steps):
     kinds = KINDS if processes == 4 else KINDS[:3]
     configs = [replace(MLP, **changes) for changes in CASES.values()]
-    configs = [replace(config, max_examples=50 * config.global_batch, eval_every=1000) for config in configs]
+    configs = [replace(config, max_examples=steps * config.global_batch, eval_every=1000) for config in configs]
     alone = train_sharded(1, tmp_path, configs)
     for runs, expected in zip(train_kinds(tmp_path, processes, configs, kinds), alone, strict=True):
         for run in runs:

@@ -69,7 +69,7 @@ def compare_with_steps(folder, processes, configs, servers):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2, 3, *(pytest.param(n, marks=pytest.mark.thorough) for n in (4, 5)), 6])
+@pytest.mark.parametrize("processes", [1, 3, *(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 4, 5, 6))])
 def test_servers_take_the_steps_of_sums_in_the_order_of_ranks_to_the_bit(rendezvous_folder, processes):
     configs = [replace(DIGITS, workers=processes, **changes) for changes in CASES.values()]
     compare_with_steps(rendezvous_folder, processes, configs, range(min(3, processes) + 1))

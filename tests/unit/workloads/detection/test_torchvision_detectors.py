@@ -12,7 +12,10 @@ from tests.support.errors import raises_code
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "fasterrcnn_mobilenet_v3_large_fpn"])
+@pytest.mark.parametrize(
+    "name",
+    ["ssdlite320_mobilenet_v3_large", pytest.param("fasterrcnn_mobilenet_v3_large_fpn", marks=pytest.mark.thorough)],
+)
 def test_detector_of_torchvision_takes_steps_that_lower_its_losses(name):
     detector = find_detector(name, 10, 48)
     workload = small_shelf(
