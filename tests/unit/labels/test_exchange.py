@@ -113,3 +113,14 @@ def test_two_pictures_of_one_exported_name_are_refused_and_stay_as_they_are(tmp_
     with raises_code("labels-invalid", "cola/a__b.png is the name of two pictures"):
         export_labels(store, photos, "folder", tmp_path / "dataset")
     assert [(photos / name).read_bytes() for name in names] == before
+
+
+@pytest.mark.parametrize("names", [("classes.png",), ("below/classes.png",), ("images/a.png", "labels/a.png")])
+def test_picture_whose_yolo_labels_are_another_file_is_refused(tmp_path, names):
+    for name in names:
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        write_shelf(tmp_path / "photos" / name, [])
+        store = label_boxes(tmp_path, name)
+    with raises_code("labels-invalid", "would be one file", "coco"):
+        export_labels(store, tmp_path / "photos", "yolo", tmp_path / "dataset")
+    assert export_labels(store, tmp_path / "photos", "voc", tmp_path / "dataset").pictures == len(names)
