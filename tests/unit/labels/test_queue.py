@@ -100,7 +100,7 @@ def test_people_who_ask_at_the_same_time_get_different_pictures(tmp_path):
 
 def test_picture_whose_name_no_browser_can_ask_for_is_passed_over_and_named(tmp_path):
     write_pictures(tmp_path / "photos", 2)
-    os.rename(tmp_path / "photos" / "000.png", os.fsencode(tmp_path / "photos") + b"/k\xfcche.png")
+    (tmp_path / "photos" / "000.png").rename(tmp_path / "photos" / os.fsdecode(b"k\xfcche.png"))
     queue = build_queue(tmp_path)
     assert [queue.take_next("anna"), queue.take_next("ben")] == ["001.png", None]
     assert queue.state().broken == {"k\udcfcche.png": "its name is not UTF-8"}
