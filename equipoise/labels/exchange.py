@@ -44,6 +44,10 @@ def export_labels(store: LabelStore, images: Path, format_name: str, out: Path) 
     The pictures are further links to the same files where the disk allows it, otherwise copies.
     """
     labelled, problems = collect_labels(store, images, EXPORT_FORMATS[format_name])
+    if format_name == "yolo":  # which holds no sizes: whoever reads it could not see that a picture was turned since
+        changed = {entry.picture for entry in labelled if has_other_size(images / entry.picture, entry)}
+        labelled = [entry for entry in labelled if entry.picture not in changed]
+        problems += count_problems(Problem(ProblemKind.SIZE_DIFFERS, name) for name in sorted(changed))
     if not labelled:
         raise EquipoiseError("captures-empty", f"cannot export {store.folder}: it holds no labels of a picture")
     if format_name in ("yolo", "voc"):

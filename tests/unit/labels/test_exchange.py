@@ -54,6 +54,15 @@ def test_exported_boxes_are_imported_again(tmp_path, format_name, tolerance):
                 assert getattr(box, side) == pytest.approx(getattr(expected, side), abs=tolerance)
 
 
+def test_picture_that_was_turned_since_it_was_labelled_gets_no_yolo_labels(tmp_path):
+    write_pictures(tmp_path / "photos", 2)
+    for name in ("000.png", "001.png"):
+        store = label_boxes(tmp_path, name)
+    write_shelf(tmp_path / "photos" / "001.png", [], size=(90, 120))
+    summary = export_labels(store, tmp_path / "photos", "yolo", tmp_path / "dataset")
+    assert summary.pictures == 1 and summary.problems.examples == {ProblemKind.SIZE_DIFFERS: ("001.png",)}
+
+
 def test_import_leaves_labelled_pictures_as_they_are(tmp_path):
     write_pictures(tmp_path / "photos", 2)
     for name in ("000.png", "001.png"):
