@@ -59,7 +59,8 @@ def read_coco_file(
     if not is_coco(content):
         pictures.report(ProblemKind.FILE_BROKEN, place)
         return
-    names = read_coco_entries(content["categories"], "name", f"{place}, categories", pictures)
+    given = read_coco_entries(content["categories"], "name", f"{place}, categories", pictures)
+    names = {identifier: (name or "").strip() or None for identifier, name in given.items()}
     classes.update(dict.fromkeys(name for name in names.values() if name is not None))
     bases = [base / folder for base in (PurePosixPath(place).parent, PurePosixPath()) for folder in PICTURE_FOLDERS]
     files = read_coco_entries(content["images"], "file_name", f"{place}, images", pictures)

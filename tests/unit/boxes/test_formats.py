@@ -187,6 +187,14 @@ def test_coco_classes_that_share_an_id_are_unknown(folder):
     assert [len(picture.boxes) for picture in dataset.pictures] == [0, 1, 0]
 
 
+def test_coco_classes_have_no_spaces_around_them_and_none_is_empty(folder):
+    def edit(content):
+        content["categories"][0]["name"] = f" {CLASSES[0]}\n"
+        content["categories"].append({"id": 9, "name": " "})
+
+    assert edit_coco(folder, edit) == DATASET
+
+
 @pytest.mark.parametrize("size", [None, 0])
 def test_coco_size_that_its_program_does_not_know_fits_any_picture(folder, size):
     dataset = edit_coco(folder, lambda content: content["images"][0].update(width=size, height=size))
