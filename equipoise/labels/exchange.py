@@ -19,7 +19,7 @@ from equipoise.images.orientation import read_upright_size
 from equipoise.images.png import PILLOW_ERRORS
 from equipoise.labels.picture_labels import PictureLabels
 from equipoise.labels.pictures import list_pictures
-from equipoise.labels.store import LabelStore
+from equipoise.labels.store import LabelConflict, LabelStore
 from equipoise.storage.atomic import atomic_folder
 
 EXPORT_FORMATS = {"coco": "boxes", "yolo": "boxes", "voc": "boxes", "folder": "class"}
@@ -168,8 +168,11 @@ def import_labels(store: LabelStore, images: Path, kind: str, source: Path) -> E
         elif has_other_size(images / name, labels):
             lost.append(Problem(ProblemKind.SIZE_DIFFERS, name))
         else:
-            saved.append(store.save_labels(replace(labels, picture=name), 0))
             existing.add(name)
+            try:
+                saved.append(store.save_labels(replace(labels, picture=name), 0))
+            except LabelConflict:  # somebody saved the picture on the page in the meantime
+                lost.append(Problem(ProblemKind.PICTURE_LABELLED_TWICE, name))
     problems += count_problems(lost)
     return ExchangeSummary(pictures=len(saved), by_class=count_classes(saved), problems=problems)
 

@@ -75,6 +75,27 @@ def test_import_leaves_labelled_pictures_as_they_are(tmp_path):
     assert summary.problems.counts == {ProblemKind.PICTURE_LABELLED_TWICE: 1, ProblemKind.SIZE_DIFFERS: 1}
 
 
+class BusyStore(LabelStore):
+    """Labels of a folder in which somebody saves a picture just after it was looked through."""
+
+    def list_labelled(self):
+        names = super().list_labelled()
+        if "000.png" not in names:
+            self.save_labels(PictureLabels(picture="000.png", width=120, height=90, boxes=(), author="ben"), 0)
+        return names
+
+
+def test_import_goes_on_where_somebody_labels_a_picture_in_the_meantime(tmp_path):
+    write_pictures(tmp_path / "photos", 2)
+    for name in ("000.png", "001.png"):
+        store = label_boxes(tmp_path, name)
+    export_labels(store, tmp_path / "photos", "coco", tmp_path / "dataset")
+    busy = BusyStore(tmp_path / "busy")
+    summary = import_labels(busy, tmp_path / "photos", "boxes", tmp_path / "dataset")
+    assert summary.pictures == 1 and summary.problems.counts == {ProblemKind.PICTURE_LABELLED_TWICE: 1}
+    assert busy.read_labels("000.png").author == "ben" and busy.read_labels("001.png").author == "imported"
+
+
 def test_classes_are_exported_as_folders_and_imported_by_name(tmp_path):
     write_pictures(tmp_path / "photos", 2)
     label_class(tmp_path, "000.png", "cola")
