@@ -52,9 +52,9 @@ def passes_gate(
     comparisons = [DriftComparison(rows["clean"][0], *rows[name]) for name in drifted]
     if recipe.train is not None and len(labels) > recipe.train:
         held_out = Split(images[recipe.train :], labels[recipe.train :])
-        if compared := compare_hand_labelled(old_bundle, new_bundle, clean["clean"], held_out):
-            comparisons.append(compared)
-            rows["labelled"] = compared.before, compared.after
+        if labelled := compare_hand_labelled(old_bundle, new_bundle, clean["clean"], held_out):
+            comparisons.append(labelled)
+            rows["labelled"] = labelled.before, labelled.after
     for name, (before, after) in rows.items():
         print(f"{name:10} {before:7.2%} -> {after:7.2%}")
     reason = (
@@ -140,11 +140,12 @@ def compare_hand_labelled(
 
     Its precision is then no number, with which every comparison would pass.
     """
-    compared = DriftComparison(
-        *(measure_hand_labelled(old_bundle, split) for split in (clean, held_out)),
-        measure_hand_labelled(new_bundle, held_out),
+    before = measure_hand_labelled(old_bundle, held_out)
+    if math.isnan(before):
+        return None
+    return DriftComparison(
+        measure_hand_labelled(old_bundle, clean), before, measure_hand_labelled(new_bundle, held_out)
     )
-    return None if math.isnan(compared.before) else compared
 
 
 def measure_precision(model: BoxesBundle, split: Split) -> MeanAveragePrecision:
