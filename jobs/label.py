@@ -91,6 +91,13 @@ class LabelOptions:
                 f"cannot label --images {self.images}: it is not a folder",
                 "give the folder of the pictures",
             )
+        if self.export_to is not None and self.export_to.resolve().is_relative_to(self.images.resolve()):
+            raise EquipoiseError(
+                "option-conflict",
+                f"cannot export to --export-to {self.export_to}: it lies in --images {self.images}, whose pictures"
+                " would then be there twice, once without labels",
+                "give a folder elsewhere",
+            )
         if self.service is not None:
             require_service_url(self.service)
         require_writable(self.out)

@@ -18,6 +18,7 @@ class ProblemKind(StrEnum):
     LABELS_WITHOUT_PICTURE = "labels without picture"
     PICTURE_WITHOUT_LABELS = "picture without labels"
     PICTURE_LABELLED_TWICE = "picture labelled twice"
+    ID_SHARED = "number that two entries share"
     SIZE_DIFFERS = "labels for a picture of another size"
     FILE_BROKEN = "file that cannot be read"
     CROWD_LOST = "crowd that the format cannot hold"

@@ -102,6 +102,15 @@ def measure_seconds_per_call(engine: Engine, inputs: Sequence[Tensor], calls: in
     return (time.perf_counter() - start) / calls
 
 
+def describe_disagreement(result: EngineResult) -> str:
+    """Return in words why an engine does not agree with eager PyTorch."""
+    if result.why_not or result.error is None:
+        return result.why_not
+    if result.error <= MAX_RELATIVE_ERROR:
+        return "other classes or boxes, with scores that differ by rounding alone"
+    return f"a relative error of {result.error:.2g}, where at most {MAX_RELATIVE_ERROR:g} is rounding"
+
+
 def select_engine(results: list[EngineResult]) -> tuple[str, str]:
     """Return the engine to use and why: the fastest that agrees with eager and is never slower at any batch size."""
     times = {result.engine: result.seconds for result in results if result.seconds and result.agrees}
@@ -110,7 +119,7 @@ def select_engine(results: list[EngineResult]) -> tuple[str, str]:
         raise EquipoiseError(
             "export-failed",
             f"cannot publish the model: its exported program does not predict what the model predicts "
-            f"({eager.why_not or eager.error})",
+            f"({describe_disagreement(eager)})",
         )
     baseline = times[BASELINE_ENGINE]
     candidates = {

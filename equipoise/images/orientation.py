@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageFile
 
 PILLOW_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -30,6 +30,8 @@ def list_image_files(folder: Path) -> list[Path]:
 
 def apply_exif_orientation(image: Image.Image) -> Image.Image:
     """Return an image turned upright as its EXIF says, or unchanged if its EXIF is damaged."""
+    if image.format == "TIFF" and isinstance(image, ImageFile.ImageFile):
+        image.filename = ""  # Pillow 13 maps such a file to memory with width and height of the turned picture
     image.load()  # a PNG may hold its EXIF after the pixels
     transpose = EXIF_TRANSPOSES.get(read_exif_orientation(image))
     return image if transpose is None else image.transpose(transpose)

@@ -11,7 +11,7 @@ from equipoise.boxes.box import BoxedDataset, BoxedPicture
 from equipoise.boxes.folder import read_boxed_folder
 from equipoise.boxes.formats.coco import write_coco
 from equipoise.boxes.formats.voc import write_voc
-from equipoise.boxes.formats.yolo import write_yolo
+from equipoise.boxes.formats.yolo import NAME_FILES, label_path, write_yolo
 from equipoise.boxes.problems import DataProblems, Problem, ProblemKind, count_problems
 from equipoise.captures.labels import require_folder_name
 from equipoise.errors import EquipoiseError
@@ -19,7 +19,7 @@ from equipoise.images.orientation import read_upright_size
 from equipoise.images.png import PILLOW_ERRORS
 from equipoise.labels.picture_labels import PictureLabels
 from equipoise.labels.pictures import list_pictures
-from equipoise.labels.store import LabelStore
+from equipoise.labels.store import LabelConflict, LabelStore
 from equipoise.storage.atomic import atomic_folder
 
 EXPORT_FORMATS = {"coco": "boxes", "yolo": "boxes", "voc": "boxes", "folder": "class"}
@@ -44,10 +44,14 @@ def export_labels(store: LabelStore, images: Path, format_name: str, out: Path) 
     The pictures are further links to the same files where the disk allows it, otherwise copies.
     """
     labelled, problems = collect_labels(store, images, EXPORT_FORMATS[format_name])
+    if format_name == "yolo":  # which holds no sizes: whoever reads it could not see that a picture was turned since
+        changed = {entry.picture for entry in labelled if has_other_size(images / entry.picture, entry)}
+        labelled = [entry for entry in labelled if entry.picture not in changed]
+        problems += count_problems(Problem(ProblemKind.SIZE_DIFFERS, name) for name in sorted(changed))
     if not labelled:
         raise EquipoiseError("captures-empty", f"cannot export {store.folder}: it holds no labels of a picture")
     if format_name in ("yolo", "voc"):
-        require_different_stems([labels.picture for labels in labelled], format_name)
+        require_different_files([labels.picture for labels in labelled], format_name)
     with atomic_folder(out) as folder:
         if format_name == "folder":
             write_class_folders(labelled, images, folder)
@@ -121,16 +125,20 @@ def link_or_copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def require_different_stems(names: Sequence[str], format_name: str) -> None:
-    """Refuse pictures whose labels would be one file, such as those of a.jpg and a.png."""
-    stems = Counter(str(PurePosixPath(name).with_suffix("")) for name in names)
-    shared = [stem for stem, count in stems.items() if count > 1]
-    if shared:
-        raise EquipoiseError(
-            "labels-invalid",
-            f"cannot export as {format_name}: {shared[0]} is the name of two pictures but for the suffix",
-            "rename one of them with its labels, or export as coco",
-        )
+def require_different_files(names: Sequence[str], format_name: str) -> None:
+    """Refuse pictures whose labels would be one file, such as a.jpg and a.png, or the one with the names of classes."""
+    pictures: dict[str, str] = {}
+    for name in names:
+        file = label_path(name) if format_name == "yolo" else str(PurePosixPath(name).with_suffix(".xml"))
+        other = pictures.setdefault(file, name)
+        is_taken = format_name == "yolo" and PurePosixPath(file).name.lower() in NAME_FILES
+        if other != name or is_taken:
+            owner = "the names of the classes" if is_taken else f"those of {other}"
+            raise EquipoiseError(
+                "labels-invalid",
+                f"cannot export as {format_name}: the labels of {name} and {owner} would be one file, {file}",
+                "rename a picture with its labels, or export as coco",
+            )
 
 
 def count_classes(labelled: Sequence[PictureLabels]) -> dict[str, int]:
@@ -160,8 +168,11 @@ def import_labels(store: LabelStore, images: Path, kind: str, source: Path) -> E
         elif has_other_size(images / name, labels):
             lost.append(Problem(ProblemKind.SIZE_DIFFERS, name))
         else:
-            saved.append(store.save_labels(replace(labels, picture=name), 0))
             existing.add(name)
+            try:
+                saved.append(store.save_labels(replace(labels, picture=name), 0))
+            except LabelConflict:  # somebody saved the picture on the page in the meantime
+                lost.append(Problem(ProblemKind.PICTURE_LABELLED_TWICE, name))
     problems += count_problems(lost)
     return ExchangeSummary(pictures=len(saved), by_class=count_classes(saved), problems=problems)
 

@@ -87,7 +87,7 @@ def group_coco_annotations(contents: Mapping[str, Any], path: Path) -> dict[str,
     """Return the annotations of COCO's JSON as a reply of `/predict` for each picture."""
     try:
         classes = {category["id"]: category["name"] for category in contents["categories"]}
-        names = {image["id"]: image["file_name"] for image in contents["images"]}
+        names = {image["id"]: str(image["file_name"]) for image in contents["images"]}
         replies: dict[str, Any] = {name: {"boxes": []} for name in names.values()}
         for annotation in contents["annotations"]:
             x, y, width, height = annotation["bbox"]

@@ -19,8 +19,17 @@ from equipoise.storage.atomic import atomic_write
 
 MAX_SIDE_PIXELS = 2048  # of the copy that a page gets: sharp on a large screen, and below a megabyte
 JPEG_QUALITY = 88
-UPLOAD_SUFFIXES = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp", "BMP": ".bmp", "GIF": ".gif", "TIFF": ".tif"}
-"""suffix of an added picture by the format that its bytes have, whatever its name says"""
+UPLOAD_SUFFIXES = {
+    "JPEG": ".jpg",
+    "MPO": ".jpg",
+    "PNG": ".png",
+    "WEBP": ".webp",
+    "BMP": ".bmp",
+    "GIF": ".gif",
+    "TIFF": ".tif",
+}
+"""suffix of an added picture by the format that its bytes have, whatever its name says; MPO is what Pillow calls a JPEG
+with further pictures behind the first, such as the depth that a phone adds"""
 ADDING_LOCK = threading.Lock()  # two threads that write one file would share its temporary name
 MAX_STEM_LENGTH = 60  # characters that an added picture keeps of its name
 

@@ -116,6 +116,7 @@ class LabelQueue:
         if cached and cached[0] == changed_at:
             return cached[1]
         try:
+            require_utf8_name(name)
             with self._decoding:
                 copy = make_page_copy(path)
         except (EquipoiseError, OSError) as error:
@@ -126,6 +127,14 @@ class LabelQueue:
         for oldest in list(self._copies)[:-MAX_PAGE_COPIES]:
             self._copies.pop(oldest, None)
         return copy
+
+
+def require_utf8_name(name: str) -> None:
+    """Refuse a file name in another encoding, such as from an old archive: a browser cannot ask for it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise EquipoiseError("image-undecodable", "its name is not UTF-8", "rename it") from None
 
 
 def describe_failure(error: EquipoiseError | OSError) -> str:

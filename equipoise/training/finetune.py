@@ -19,6 +19,7 @@ from equipoise.storage.node_cache import find_cache_folder, is_url
 from equipoise.storage.object_store import parse_location
 from equipoise.training.torch_state import collect_weights
 from equipoise.workloads import Workload
+from equipoise.workloads.detection.torchvision_detectors import rename_detector_weights, require_detector_weights
 from equipoise.workloads.text.hugging_face_weights import is_transformers_folder, load_hugging_face_weights
 from equipoise.workloads.text.workload import TextWorkload
 
@@ -89,6 +90,7 @@ def load_torchvision_weights(config: TrainConfig) -> PretrainedWeights:
             "option-conflict",
             f"--init-from {TORCHVISION_WEIGHTS} needs a torchvision --model such as resnet18, got {config.model}",
         )
+    require_detector_weights(config.model)
     models: Any = importlib.import_module("torchvision.models")
     try:
         weights = models.get_model_weights(config.model).DEFAULT
@@ -106,6 +108,7 @@ def load_torchvision_weights(config: TrainConfig) -> PretrainedWeights:
             f"({first_error_line(error)})",
             f"put {weights.url} there",
         ) from error
+    tensors = rename_detector_weights(config.model, tensors)
     return PretrainedWeights(f"{TORCHVISION_WEIGHTS}'s {config.model}", tensors, list(weights.meta["categories"]))
 
 
@@ -125,13 +128,17 @@ def initialize_from_pretrained(
 
     Classes are matched by name. Rows of other classes keep their initialization: a detector's begin at their prior.
     Beside these, rows are reused as they are where classes are independent; else they are scaled, since softmax
-    compares them. Of a model without classes, all weights are copied.
+    compares them. Of a model without classes, all weights are copied. A classifier that a model names itself, such as
+    that of torchvision's detectors, has several rows per class, and is copied where the classes are the same.
     """
-    head, weights = find_classifier_layer(model, len(classes)) if classes else None, collect_weights(model)
-    rows = {name: value for name, value in weights.items() if name.rpartition(".")[0] == head}
+    is_named, weights = find_named_classifier(model) is not None, collect_weights(model)
+    head = find_classifier(model, len(classes)) if classes else ""
+    rows = {name: value for name, value in weights.items() if head and name.startswith(f"{head}.")}
     with torch.no_grad():
         for name in (name for name in weights if name not in rows):
             weights[name].copy_(find_matching_tensor(pretrained, name, weights[name]))
+        if is_named:
+            return copy_classifier(rows, pretrained, classes) if reuse_head else []
         shared = [label for label in classes if label in pretrained.classes] if reuse_head else []
         old_rows = {name: pretrained.tensors.get(name) for name in rows}
         if not shared or not all(has_matching_rows(old_rows[name], rows[name], pretrained.classes) for name in rows):
@@ -143,6 +150,15 @@ def initialize_from_pretrained(
             for label in shared:
                 rows[name][classes.index(label)] = value[pretrained.classes.index(label)]
     return shared
+
+
+def copy_classifier(weights: dict[str, Tensor], pretrained: PretrainedWeights, classes: list[str]) -> list[str]:
+    """Copy a classifier without one row per class as a whole, and return its classes; nothing if they are others."""
+    if pretrained.classes != classes:
+        return []
+    for name, value in weights.items():
+        value.copy_(find_matching_tensor(pretrained, name, value))
+    return classes
 
 
 def has_matching_rows(pretrained_rows: Tensor | None, head_rows: Tensor, classes: list[str]) -> bool:
@@ -176,6 +192,8 @@ def find_matching_tensor(pretrained: PretrainedWeights, name: str, expected: Ten
     For a model of gray images the weights of the three color channels are summed.
     """
     value = pretrained.tensors.get(name)
+    if value is None and name.endswith(".num_batches_tracked"):
+        return expected  # published weights of detectors have frozen norms, which do not count batches
     if value is not None and value.ndim == 4 and value.shape[1] == 3 and expected.shape[1] == 1:
         value = value.sum(1, keepdim=True)
     if value is None or value.shape != expected.shape:
@@ -200,6 +218,17 @@ def find_classifier_layer(model: nn.Module, num_classes: int) -> str:
             f"does not have {num_classes} rows, one per class",
         )
     return name
+
+
+def find_classifier(model: nn.Module, num_classes: int) -> str:
+    """Return the name of the part of a model that depends on its classes: what the model says, or its last layer."""
+    return find_named_classifier(model) or find_classifier_layer(model, num_classes)
+
+
+def find_named_classifier(model: nn.Module) -> str | None:
+    """Return the part that a model itself names as its classifier; None where it is the last layer."""
+    name = getattr(model, "classifier_name", None)
+    return name if isinstance(name, str) else None
 
 
 def list_stages(model: nn.Module) -> list[tuple[str, list[nn.Module]]]:
@@ -256,5 +285,5 @@ def build_lr_scales(model: nn.Module, config: TrainConfig, num_classes: int) -> 
         )
     if body == 1 or not num_classes:
         return {}
-    head = find_classifier_layer(model, num_classes)
-    return {name: 1.0 if name.rpartition(".")[0] == head else body for name, _ in model.named_parameters()}
+    head = find_classifier(model, num_classes)
+    return {name: 1.0 if name.startswith(f"{head}.") else body for name, _ in model.named_parameters()}

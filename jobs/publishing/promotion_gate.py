@@ -1,5 +1,6 @@
 """Gate between an adapted model and its publication: compare it with the old model on held-out images."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,9 +52,9 @@ def passes_gate(
     comparisons = [DriftComparison(rows["clean"][0], *rows[name]) for name in drifted]
     if recipe.train is not None and len(labels) > recipe.train:
         held_out = Split(images[recipe.train :], labels[recipe.train :])
-        accuracies = [measure_hand_labelled(model, held_out) for model in (old_bundle, new_bundle)]
-        comparisons.append(DriftComparison(measure_hand_labelled(old_bundle, clean["clean"]), *accuracies))
-        rows["labelled"] = comparisons[-1].before, comparisons[-1].after
+        if labelled := compare_hand_labelled(old_bundle, new_bundle, clean["clean"], held_out):
+            comparisons.append(labelled)
+            rows["labelled"] = labelled.before, labelled.after
     for name, (before, after) in rows.items():
         print(f"{name:10} {before:7.2%} -> {after:7.2%}")
     reason = (
@@ -130,6 +131,21 @@ def measure_hand_labelled(model: PictureBundle, split: Split) -> float:
     this is the average precision at an overlap of 0.5 alone.
     """
     return measure_precision(model, split).at_50 if isinstance(model, BoxesBundle) else measure_accuracy(model, split)
+
+
+def compare_hand_labelled(
+    old_bundle: PictureBundle, new_bundle: PictureBundle, clean: Split, held_out: Split
+) -> DriftComparison | None:
+    """Compare both models on images that people have labelled; None where a detector has nothing to find in them.
+
+    Its precision is then no number, with which every comparison would pass.
+    """
+    before = measure_hand_labelled(old_bundle, held_out)
+    if math.isnan(before):
+        return None
+    return DriftComparison(
+        measure_hand_labelled(old_bundle, clean), before, measure_hand_labelled(new_bundle, held_out)
+    )
 
 
 def measure_precision(model: BoxesBundle, split: Split) -> MeanAveragePrecision:

@@ -13,6 +13,7 @@ from equipoise.labels.picture_labels import PictureLabels
 from equipoise.labels.pictures import add_picture
 from equipoise.labels.store import LabelConflict
 from equipoise.storage.json_decoding import decode_json_bytes
+from equipoise.storage.path_errors import report_path_errors
 from services.http.auth import reject_cross_site
 from services.http.errors import RequestRejected
 from services.http.request_body import BodyReader, extract_image
@@ -90,7 +91,7 @@ class LabellingRoutes:
         """Answer POST /save: save labels; 409 with the stored ones if somebody else has changed them."""
         body = await self._read_json(request, SaveBody)
         try:
-            saved = await asyncio.to_thread(self._save_labels, body)
+            saved = await asyncio.to_thread(name_failed_file, self._save_labels, body)
         except LabelConflict as conflict:
             return json_response({"error": str(conflict), "current": describe_labels(conflict.current)}, 409)
         except EquipoiseError as error:
@@ -128,9 +129,18 @@ class LabellingRoutes:
 async def call_session(function: Callable[..., ReplyT], *arguments: Any) -> ReplyT:
     """Call a function that reads or writes files in a thread; a mistake of the user becomes a rejection."""
     try:
-        return await asyncio.to_thread(function, *arguments)
+        return await asyncio.to_thread(name_failed_file, function, *arguments)
     except EquipoiseError as error:
         raise reject_error(error) from None
+
+
+def name_failed_file(function: Callable[..., ReplyT], *arguments: Any) -> ReplyT:
+    """Call a function; that a file cannot be read or written, as on a full disk, is a mistake that people can mend."""
+    try:
+        return function(*arguments)
+    except OSError as error:
+        with report_path_errors(f"cannot read or write {error.filename or 'the labels'}"):
+            raise
 
 
 def reject_error(error: EquipoiseError) -> RequestRejected:

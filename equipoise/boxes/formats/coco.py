@@ -14,6 +14,7 @@ from equipoise.boxes.problems import ProblemKind, count_problems
 from equipoise.storage.atomic import atomic_write
 
 COCO_KEYS = ("images", "annotations", "categories")
+MAX_NUMBER = 1e300  # JSON has whole numbers of any length
 PICTURE_FOLDERS = ("", "images")  # beside the file, and below the folder of the data set
 
 
@@ -58,22 +59,52 @@ def read_coco_file(
     if not is_coco(content):
         pictures.report(ProblemKind.FILE_BROKEN, place)
         return
-    names = {entry["id"]: entry["name"] for entry in content["categories"] if is_named_entry(entry, "name")}
-    classes.update(dict.fromkeys(names.values()))
+    given = read_coco_entries(content["categories"], "name", f"{place}, categories", pictures)
+    names = {identifier: (name or "").strip() or None for identifier, name in given.items()}
+    classes.update(dict.fromkeys(name for name in names.values() if name is not None))
     bases = [base / folder for base in (PurePosixPath(place).parent, PurePosixPath()) for folder in PICTURE_FOLDERS]
-    by_id: dict[Any, str | None] = {}
+    files = read_coco_entries(content["images"], "file_name", f"{place}, images", pictures)
+    leave_out_ambiguous(content["images"], files, pictures, bases)
+    entries: dict[Any, Any] = {}
     for index, entry in enumerate(content["images"]):
-        if not is_named_entry(entry, "file_name"):
+        if is_named_entry(entry, "file_name"):
+            entries.setdefault(entry["id"], entry)
+        else:
             pictures.report(ProblemKind.BOX_BROKEN, f"{place}, images[{index}]")
-            continue
-        by_id[entry["id"]] = name = find_coco_picture(entry, pictures, bases, place)
+    by_id: dict[Any, str | None] = {}
+    for identifier, file_name in files.items():
+        is_clear = file_name is not None
+        by_id[identifier] = name = find_coco_picture(entries[identifier], pictures, bases, place) if is_clear else None
         if name is not None and name in boxes:
             pictures.report(ProblemKind.PICTURE_LABELLED_TWICE, f"{place}: {name}")
-            by_id[entry["id"]] = None
+            by_id[identifier] = None
         elif name is not None:
             boxes[name] = []
     for index, entry in enumerate(content["annotations"]):
         add_coco_box(entry, f"{place}, annotations[{index}]", pictures, names, by_id, boxes)
+
+
+def read_coco_entries(
+    entries: Sequence[Any], name_key: str, place: str, pictures: PictureFolder
+) -> dict[Any, str | None]:
+    """Return the names of classes or pictures by their id, None for an id that several of them share; report these.
+
+    Files that were merged carelessly have such ids: whose box an annotation is, or which thing is in it, is unknown.
+    """
+    names: dict[Any, str | None] = {}
+    for index, entry in enumerate(entries):
+        if is_named_entry(entry, name_key) and names.setdefault(entry["id"], entry[name_key]) != entry[name_key]:
+            pictures.report(ProblemKind.ID_SHARED, f"{place}[{index}]")
+            names[entry["id"]] = None
+    return names
+
+
+def leave_out_ambiguous(
+    entries: Sequence[Any], files: Mapping[Any, str | None], pictures: PictureFolder, bases: Sequence[PurePosixPath]
+) -> None:
+    """Leave out the pictures that share an id; without it they would be reported as pictures without labels, too."""
+    shared = (entry for entry in entries if is_named_entry(entry, "file_name") and files[entry["id"]] is None)
+    pictures.left_out |= {name for entry in shared if (name := pictures.find_picture(entry["file_name"], bases))}
 
 
 def is_named_entry(entry: object, key: str) -> bool:
@@ -91,7 +122,8 @@ def find_coco_picture(
     elif name in pictures.broken:
         return None
     elif any(
-        entry.get(side, size) != size for side, size in zip(("width", "height"), pictures.sizes[name], strict=True)
+        entry.get(side) not in (None, 0, size)  # some programs write 0 or null for a size that they do not know
+        for side, size in zip(("width", "height"), pictures.sizes[name], strict=True)
     ):
         pictures.report_other_size(name, place)
         return None
@@ -102,7 +134,7 @@ def add_coco_box(
     entry: object,
     place: str,
     pictures: PictureFolder,
-    names: Mapping[Any, str],
+    names: Mapping[Any, str | None],
     by_id: Mapping[Any, str | None],
     boxes: dict[str, list[LabelledBox]],
 ) -> None:
@@ -113,20 +145,21 @@ def add_coco_box(
         pictures.report(ProblemKind.BOX_BROKEN, place)
     elif keys[0] not in by_id:
         pictures.report(ProblemKind.LABELS_WITHOUT_PICTURE, place)
-    elif keys[1] not in names:
+    elif (label := names.get(keys[1])) is None:
         pictures.report(ProblemKind.CLASS_UNKNOWN, f"{place}: {keys[1]!r}")
     elif (name := by_id[keys[0]]) is not None:
         x, y, width, height = (float(value) for value in fields["bbox"])
-        box = LabelledBox(names[keys[1]], x, y, width, height, is_crowd=bool(fields.get("iscrowd", 0)))
+        box = LabelledBox(label, x, y, width, height, is_crowd=bool(fields.get("iscrowd", 0)))
         if fitting := pictures.keep_box(box, name, place):
             boxes[name].append(fitting)
 
 
 def is_number_list(value: Any, length: int) -> bool:
-    """Return whether a value is a list of this many numbers."""
+    """Return whether a value is a list of this many numbers, each of which fits into a float."""
     if not isinstance(value, list) or len(value) != length:
         return False
-    return all(isinstance(item, int | float) and not isinstance(item, bool) for item in value)
+    is_number = (isinstance(item, int | float) and not isinstance(item, bool) for item in value)
+    return all(is_number) and all(abs(item) < MAX_NUMBER for item in value)
 
 
 def write_coco(dataset: BoxedDataset, file: Path) -> None:

@@ -5,7 +5,7 @@ size, as fractions of the picture. Lines of a polygon, as for segmentation, are 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
 
 import yaml
@@ -19,8 +19,8 @@ from equipoise.storage.atomic import atomic_write
 
 NAME_FILES = ("classes.txt", "obj.names", "_darknet.labels")
 YAML_FILES = ("data.yaml", "data.yml", "dataset.yaml")
-OTHER_TEXTS = {*NAME_FILES, "train.txt", "val.txt", "valid.txt", "test.txt"}
-"""names of text files that hold no boxes"""
+PICTURE_LISTS = ("train.txt", "val.txt", "valid.txt", "test.txt")
+"""names of text files that hold no boxes, unless a picture has that name, too"""
 
 
 def read_yolo(root: Path) -> BoxedDataset:
@@ -41,7 +41,8 @@ def read_yolo(root: Path) -> BoxedDataset:
             boxes = read_yolo_file(file, place, name, classes, pictures)
             boxed[name] = BoxedPicture(name, *pictures.sizes[name], boxes)
     pictures.report_unlabelled(boxed)
-    return BoxedDataset(tuple(classes), tuple(boxed[name] for name in sorted(boxed)), count_problems(pictures.problems))
+    names = tuple(dict.fromkeys(filter(None, classes)))  # one class may have two numbers
+    return BoxedDataset(names, tuple(boxed[name] for name in sorted(boxed)), count_problems(pictures.problems))
 
 
 def label_path(picture: str) -> str:
@@ -55,8 +56,16 @@ def label_path(picture: str) -> str:
 def list_yolo_files(root: Path) -> list[Path]:
     """Return the text files below a folder that may hold boxes: with the name of a picture, or numbers at the start."""
     stems = {path.stem for path in list_image_files(root)}
-    files = (path for path in list_files(root, ".txt") if path.name.lower() not in OTHER_TEXTS)
-    return [path for path in files if path.stem in stems or starts_with_numbers(path)]
+    return [path for path in list_files(root, ".txt") if may_hold_boxes(path, stems)]
+
+
+def may_hold_boxes(path: Path, stems: Collection[str]) -> bool:
+    """Return whether a text file may hold boxes, where `stems` are the names of pictures without suffix."""
+    if path.name.lower() in NAME_FILES:
+        return False
+    if path.name.lower() in PICTURE_LISTS:
+        return path.stem in stems and (not path.stat().st_size or starts_with_numbers(path))
+    return path.stem in stems or starts_with_numbers(path)
 
 
 def starts_with_numbers(path: Path) -> bool:
@@ -67,20 +76,45 @@ def starts_with_numbers(path: Path) -> bool:
 
 
 def read_class_names(root: Path) -> list[str]:
-    """Return the names of the classes by their index; refuse a folder that does not tell them."""
-    for name in NAME_FILES:
-        for file in sorted(root.rglob(name)):
-            lines = file.read_text(encoding="utf-8-sig", errors="replace").splitlines()
-            return [line.strip() for line in lines if line.strip()]
-    for name in YAML_FILES:
-        for file in sorted(root.rglob(name)):
-            if names := parse_yaml_names(file.read_text(encoding="utf-8-sig", errors="replace")):
-                return names
-    raise EquipoiseError(
-        "dataset-invalid",
-        f"cannot read the boxes in {root}: text files give classes by number, and nothing in it names them",
-        "add classes.txt with one name a line, or data.yaml with names",
-    )
+    """Return the names of the classes by their index; refuse a folder that does not tell them, or in two ways.
+
+    labelImg writes a classes.txt into each folder, in the order in which classes were first used there: where two files
+    begin differently, a number would stand for another class than the one that was chosen.
+    """
+    lists = {file: names for file in list_class_files(root) if (names := read_class_file(file))}
+    if not lists:
+        raise EquipoiseError(
+            "dataset-invalid",
+            f"cannot read the boxes in {root}: text files give classes by number, and nothing in it names them",
+            "add classes.txt with one name a line, or data.yaml with names",
+        )
+    longest = max(lists, key=lambda file: len(lists[file]))
+    for file, names in lists.items():
+        if names != lists[longest][: len(names)]:
+            first, second = (path.relative_to(root).as_posix() for path in (file, longest))
+            raise EquipoiseError(
+                "dataset-invalid",
+                f"cannot read the boxes in {root}: {first} and {second} number the classes differently",
+                "import each folder by itself with equipoise label --import-labels, or keep one file if the other is"
+                " out of date",
+            )
+    return lists[longest]
+
+
+def list_class_files(root: Path) -> list[Path]:
+    """Return the files below a folder that may name the classes, without hidden ones."""
+    return [file for name in (*NAME_FILES, *YAML_FILES) for file in list_files(root, name) if file.name == name]
+
+
+def read_class_file(file: Path) -> list[str]:
+    """Return the names in a file by their number: by line, empty for an empty one, or as YAML; none if it has none."""
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:  # with letters replaced, names that differ in them alone would be one class
+        raise EquipoiseError(
+            "dataset-invalid", f"cannot read the names of classes in {file}: it is not UTF-8", "save it as UTF-8"
+        ) from None
+    return parse_yaml_names(text) if file.name in YAML_FILES else [line.strip() for line in text.rstrip().splitlines()]
 
 
 def parse_yaml_names(text: str) -> list[str]:
@@ -90,8 +124,10 @@ def parse_yaml_names(text: str) -> list[str]:
     except (yaml.YAMLError, RecursionError):
         return []
     names = content.get("names") if isinstance(content, dict) else None
-    if isinstance(names, dict) and set(names) == set(range(len(names))):
-        names = [names[index] for index in range(len(names))]
+    if isinstance(names, dict):
+        by_number = {str(number): name for number, name in names.items()}
+        names = [by_number.get(str(index)) for index in range(len(names))]
+        return [] if None in names else [str(name) for name in names]
     return [str(name) for name in names] if isinstance(names, list) else []
 
 
@@ -108,7 +144,7 @@ def read_yolo_file(
         values = parse_finite_numbers(fields)
         if values is None or not (len(values) == 5 or (len(values) >= 7 and len(values) % 2)) or values[0] % 1:
             pictures.report(ProblemKind.BOX_BROKEN, where)
-        elif not 0 <= values[0] < len(classes):
+        elif not 0 <= values[0] < len(classes) or not classes[int(values[0])]:
             pictures.report(ProblemKind.CLASS_UNKNOWN, f"{where}: {fields[0]}")
         else:
             box = parse_yolo_box(classes[int(values[0])], values[1:], *pictures.sizes[picture])

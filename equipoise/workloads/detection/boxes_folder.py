@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -47,6 +47,7 @@ def boxes(config: TrainConfig) -> BoxWorkload:
         name: select_pictures(pixels, targets, part)
         for name, part in zip(SPLIT_FRACTIONS, deal_pictures(pictures, [*SPLIT_FRACTIONS.values()]), strict=True)
     }
+    require_things(config.data, splits)
     detector = find_detector(config.model, len(classes), size)
     return BoxWorkload(
         name=folder_name(parse_location(config.data)),
@@ -98,6 +99,18 @@ def require_examples(location: str, dataset: BoxedDataset, pictures: Sequence[Bo
             f"label at least {MIN_PICTURES}",
         )
     return classes
+
+
+def require_things(location: str, splits: Mapping[str, Split]) -> None:
+    """Refuse a split without anything to find: no precision, and no score from which a box counts, follows from it."""
+    for name, split in splits.items():
+        is_thing = (split.targets[..., 0] >= 0) & (split.targets[..., 5] == 0)  # crowds are not counted
+        if not is_thing.any():
+            raise EquipoiseError(
+                "dataset-invalid",
+                f"cannot train on --data {location}: too few of its pictures have boxes, none of those for {name}",
+                "label more pictures with things in them",
+            )
 
 
 def deal_pictures(pictures: Sequence[BoxedPicture], fractions: Sequence[float]) -> list[NDArray[np.int64]]:

@@ -10,6 +10,9 @@ from equipoise.boxes.matching import MAX_ANSWERS
 from equipoise.errors import EquipoiseError
 from equipoise.workloads.detection.single_shot import find_default_boxes, find_with_ssd
 
+CLASSIFIERS = ("roi_heads.box_predictor", "head.classification_head.cls_logits", "head.classification_head")
+"""parts of torchvision's detectors that depend on the number of classes: of two stages, of one, and of an SSD"""
+DETECTOR_PREFIX = "detector."  # of the names of the weights, in front of those of torchvision
 SSDLITE_MEAN = SSDLITE_STD = (0.5, 0.5, 0.5)  # as its published weights expect
 
 
@@ -29,6 +32,8 @@ class TorchvisionDetector(nn.Module):
         transform: Any = self.detector.transform
         transform.image_mean, transform.image_std = [0.0] * 3, [1.0] * 3  # pictures are normalized already
         self.name = name
+        parts = {part for part, _ in self.detector.named_modules()}
+        self.classifier_name = next(f"{DETECTOR_PREFIX}{part}" for part in CLASSIFIERS if part in parts)
         self.default_boxes = nn.Buffer(
             find_default_boxes(self.detector) if name.startswith("ssd") else torch.empty(0), persistent=False
         )
@@ -63,6 +68,22 @@ def list_torchvision_detectors() -> list[str]:
     """Return the names of torchvision's detectors."""
     names: list[str] = importlib.import_module("torchvision.models").list_models(module=import_detection_models())
     return names
+
+
+def require_detector_weights(name: str) -> None:
+    """Refuse the published weights of a detector that learned from pictures that were normalized in another way."""
+    if name == "ssd300_vgg16":
+        raise EquipoiseError(
+            "pretrained-unavailable",
+            f"cannot start {name} from torchvision's weights: they are for pictures of another range of values",
+            "train ssdlite320_mobilenet_v3_large, or start from a run or a bundle of the same model",
+        )
+
+
+def rename_detector_weights(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return torchvision's weights of a model by the names that they have here, where a detector is part of another."""
+    is_detector = name in list_torchvision_detectors()
+    return {f"{DETECTOR_PREFIX}{key}": value for key, value in tensors.items()} if is_detector else tensors
 
 
 def stack_answers(answers: list[dict[str, Tensor]], pictures: Tensor) -> Tensor:

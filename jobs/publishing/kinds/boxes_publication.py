@@ -1,5 +1,6 @@
 """Publication of detectors: models that find boxes in images."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -157,7 +158,11 @@ def evaluate_detection(rows: FloatArray, classes: list[str], threshold: float) -
     return DetectionEvaluation(
         average_precision=precision.overall,
         average_precision_50=precision.at_50,
-        by_class={str(classes[label]): value for label, value in precision.by_class.items()},
+        by_class={
+            str(classes[label]): value
+            for label, value in precision.by_class.items()
+            if not math.isnan(value)  # of a class whose boxes in the test split are crowds, or difficult ones, alone
+        },
         threshold=threshold,
         precision=share_right,
         recall=share_found,

@@ -119,6 +119,7 @@ def edit_coco(folder, edit):
         ([1, 1, 5], ProblemKind.BOX_BROKEN),
         ([1, 1, 5, "4"], ProblemKind.BOX_BROKEN),
         ([1, 1, 5, float("nan")], ProblemKind.BOX_BROKEN),
+        ([1, 1, 5, 10**400], ProblemKind.BOX_BROKEN),
         (None, ProblemKind.BOX_BROKEN),
     ],
 )
@@ -162,6 +163,42 @@ def test_coco_entries_that_fit_nothing_are_named_and_counted(folder):
         "labels.json, annotations[1]",
     )
     assert "1 x picture without labels: unlabelled.png" in problems.describe()
+
+
+def test_coco_pictures_that_share_an_id_get_no_boxes_of_each_other(folder):
+    dataset = edit_coco(folder, lambda content: content["images"][1].update(id=content["images"][0]["id"]))
+    assert dataset.pictures == DATASET.pictures[2:]
+    assert dataset.problems.counts == {ProblemKind.ID_SHARED: 1, ProblemKind.LABELS_WITHOUT_PICTURE: 1}
+    assert dataset.problems.examples[ProblemKind.ID_SHARED] == ("labels.json, images[1]",)
+
+
+def test_coco_entries_that_are_there_twice_alike_change_nothing(folder):
+    def edit(content):
+        for key in ("images", "categories"):
+            content[key] += content[key]
+
+    assert edit_coco(folder, edit) == DATASET
+
+
+def test_coco_classes_that_share_an_id_are_unknown(folder):
+    dataset = edit_coco(folder, lambda content: content["categories"][1].update(id=content["categories"][0]["id"]))
+    assert dataset.classes == CLASSES[2:]
+    assert dataset.problems.counts == {ProblemKind.ID_SHARED: 1, ProblemKind.CLASS_UNKNOWN: 2}
+    assert [len(picture.boxes) for picture in dataset.pictures] == [0, 1, 0]
+
+
+def test_coco_classes_have_no_spaces_around_them_and_none_is_empty(folder):
+    def edit(content):
+        content["categories"][0]["name"] = f" {CLASSES[0]}\n"
+        content["categories"].append({"id": 9, "name": " "})
+
+    assert edit_coco(folder, edit) == DATASET
+
+
+@pytest.mark.parametrize("size", [None, 0])
+def test_coco_size_that_its_program_does_not_know_fits_any_picture(folder, size):
+    dataset = edit_coco(folder, lambda content: content["images"][0].update(width=size, height=size))
+    assert dataset == DATASET
 
 
 def test_yolo_lines_that_cannot_be_used_are_named(folder):

@@ -62,6 +62,14 @@ def test_export_that_disagrees_with_the_model_is_refused():
         select_engine([build_result("eager", 1.0, 1.0, agrees=False), build_result("a", 0.1, 0.1)])
 
 
+@pytest.mark.parametrize(
+    ("error", "words"), [(7.3e-4, "a relative error of 0.00073, where at most 1e-05"), (5e-7, "other classes or boxes")]
+)
+def test_refusal_says_what_differs(error, words):
+    with raises_code("export-failed", words):
+        select_engine([EngineResult("eager", {1: 1.0, 8: 1.0}, error, False)])
+
+
 def test_seconds_per_call_are_the_mean_over_calls_of_the_engine():
     sizes = []
 

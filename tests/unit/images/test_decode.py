@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from equipoise.images.decode import image_to_tensor, load_image
-from equipoise.images.orientation import EXIF_ORIENTATION_TAG, apply_exif_orientation
+from equipoise.images.orientation import EXIF_ORIENTATION_TAG, apply_exif_orientation, read_upright_size
 from tests.support.errors import raises_code
 
 
@@ -28,6 +28,21 @@ def test_every_orientation_is_turned_upright(orientation):
         upright = np.asarray(apply_exif_orientation(image))
         np.testing.assert_array_equal(upright, np.asarray(ImageOps.exif_transpose(image)))
         assert upright.shape == ((48, 32) if orientation in (5, 6, 7, 8) else (32, 48))
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "CMYK", "I;16"])
+@pytest.mark.parametrize("compression", [None, "tiff_lzw"])
+def test_tiff_is_turned_upright_whatever_its_pixels(tmp_path, mode, compression):
+    values = np.arange(12, dtype=np.uint16).reshape(3, 4)
+    gray = Image.fromarray(values.astype(np.uint8))
+    picture = Image.fromarray(values) if mode == "I;16" else gray.convert("RGB").convert(mode)
+    exif = Image.Exif()
+    exif[EXIF_ORIENTATION_TAG] = 6
+    picture.save(tmp_path / "a.tif", exif=exif, compression=compression)
+    with Image.open(tmp_path / "a.tif") as image:
+        upright = apply_exif_orientation(image)
+        np.testing.assert_array_equal(np.asarray(upright), np.asarray(picture.transpose(Image.Transpose.ROTATE_270)))
+    assert upright.size == read_upright_size(tmp_path / "a.tif") == (3, 4)
 
 
 def test_photograph_of_more_than_80_million_pixels_is_refused_before_it_is_decoded():

@@ -9,7 +9,8 @@ import pytest
 
 from equipoise.labels.store import LabelStore
 from jobs.cluster.processes import find_free_ports
-from jobs.label import split_names
+from jobs.label import LabelOptions, split_names
+from tests.support.errors import raises_code
 from tests.support.labelling import LabellingClient, write_pictures
 from tests.support.ray_cluster import ROOT
 
@@ -74,6 +75,14 @@ def test_mistakes_are_refused_in_one_sentence(tmp_path, arguments, code):
     process = run_label(tmp_path, *arguments)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2 and err.count("\n") == 1 and f"[{code}]" in err
+
+
+def test_export_among_the_pictures_is_refused(tmp_path):
+    write_pictures(tmp_path, 1)
+    options = {"images": tmp_path, "out": tmp_path / "labels", "export": "coco"}
+    with raises_code("option-conflict", "would then be there twice"):
+        LabelOptions(**options, export_to=tmp_path / "labels" / "coco").validate()
+    LabelOptions(**options, export_to=tmp_path.parent / "coco").validate()
 
 
 def test_class_names_may_be_separated_by_commas():

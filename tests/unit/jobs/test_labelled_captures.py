@@ -161,6 +161,16 @@ def test_gate_measures_the_pictures_that_were_held_out(model, tmp_path, capsys):
     assert any(line.startswith("labelled") for line in lines)
 
 
+def test_gate_refuses_where_held_out_pictures_hold_nothing_to_find(model, tmp_path, capsys):
+    for metadata, _ in boxed_captures.capture_and_label(tmp_path, 10, labelled=0):
+        boxed_captures.save_boxes(tmp_path, metadata.id, ())
+    recipe = AdaptationRecipe(WORKLOAD, "data", DriftCondition())
+    prepared = prepare_recipe(build_sources(tmp_path), model, recipe, build_verdict(), tmp_path)
+    assert not passes_gate(model, model, prepared, tmp_path)
+    lines = capsys.readouterr().out
+    assert "refused: no held-out images show the drift" in lines and "nan" not in lines
+
+
 @pytest.mark.parametrize("cause", ["features", "number of boxes", "size of boxes", "classes of boxes"])
 def test_thirty_labels_are_enough_where_no_light_explains_it(cause):
     assert "label" in find_advice(cause, MIN_LABELS - 1, False)

@@ -1,7 +1,10 @@
 """Which workloads can be published, and what a card and a line say about models of each kind."""
 
+import msgspec
+import numpy as np
 import pytest
 
+from equipoise.boxes.mean_average_precision import match_pictures
 from equipoise.bundle.evaluation import Evaluation
 from equipoise.bundle.kinds.detection import DetectionEvaluation
 from equipoise.bundle.kinds.language import LanguageEvaluation
@@ -10,6 +13,7 @@ from equipoise.bundle.manifest import summarize_metrics
 from equipoise.tables.columns import TableColumn
 from equipoise.tables.labels import TableLabel
 from equipoise.tables.spec import TableSpec
+from jobs.publishing.kinds.boxes_publication import evaluate_detection
 from jobs.publishing.kinds.card_texts import describe_evaluation, describe_table_task
 from jobs.publishing.kinds.choose_publication import choose_publication
 from jobs.publishing.kinds.publication import add_drift_findings
@@ -25,6 +29,7 @@ DETECTION = DetectionEvaluation(
     precision=0.875,
     recall=0.8,
 )
+NO_BOX = [-1.0, 0, 0, 1, 1, 0]
 REGRESSION = RegressionEvaluation(r2=0.9312, rmse=1.25, half_width=2.5, coverage=0.905)
 
 
@@ -76,3 +81,11 @@ def test_findings_say_what_a_profile_cannot_do():
     )
     assert findings.warning == "the service cannot detect drift: the reference has 60 rows; few columns"
     assert findings.false_alarm_rate is None and findings.arrays.keys() == {"labels", "drift.why not"}
+
+
+def test_class_that_only_crowds_have_in_the_test_split_gets_no_precision():
+    answers = np.array([[[1.0, 1, 10, 10, 0.9, 0]]] * 2)
+    boxes = np.array([[[0.0, 1, 1, 10, 10, 0], NO_BOX], [[1.0, 1, 1, 20, 20, 1], NO_BOX]])
+    metrics = evaluate_detection(match_pictures(answers, boxes), ["cola", "water"], 0.5)
+    assert metrics.by_class == {"cola": pytest.approx(1.0)}
+    assert msgspec.json.decode(msgspec.json.encode(metrics), type=DetectionEvaluation) == metrics

@@ -54,6 +54,15 @@ def test_exported_boxes_are_imported_again(tmp_path, format_name, tolerance):
                 assert getattr(box, side) == pytest.approx(getattr(expected, side), abs=tolerance)
 
 
+def test_picture_that_was_turned_since_it_was_labelled_gets_no_yolo_labels(tmp_path):
+    write_pictures(tmp_path / "photos", 2)
+    for name in ("000.png", "001.png"):
+        store = label_boxes(tmp_path, name)
+    write_shelf(tmp_path / "photos" / "001.png", [], size=(90, 120))
+    summary = export_labels(store, tmp_path / "photos", "yolo", tmp_path / "dataset")
+    assert summary.pictures == 1 and summary.problems.examples == {ProblemKind.SIZE_DIFFERS: ("001.png",)}
+
+
 def test_import_leaves_labelled_pictures_as_they_are(tmp_path):
     write_pictures(tmp_path / "photos", 2)
     for name in ("000.png", "001.png"):
@@ -64,6 +73,27 @@ def test_import_leaves_labelled_pictures_as_they_are(tmp_path):
     summary = import_labels(store, tmp_path / "photos", "boxes", tmp_path / "dataset")
     assert summary.pictures == 0 and store.read_labels("000.png").author == "anna"
     assert summary.problems.counts == {ProblemKind.PICTURE_LABELLED_TWICE: 1, ProblemKind.SIZE_DIFFERS: 1}
+
+
+class BusyStore(LabelStore):
+    """Labels of a folder in which somebody saves a picture just after it was looked through."""
+
+    def list_labelled(self):
+        names = super().list_labelled()
+        if "000.png" not in names:
+            self.save_labels(PictureLabels(picture="000.png", width=120, height=90, boxes=(), author="ben"), 0)
+        return names
+
+
+def test_import_goes_on_where_somebody_labels_a_picture_in_the_meantime(tmp_path):
+    write_pictures(tmp_path / "photos", 2)
+    for name in ("000.png", "001.png"):
+        store = label_boxes(tmp_path, name)
+    export_labels(store, tmp_path / "photos", "coco", tmp_path / "dataset")
+    busy = BusyStore(tmp_path / "busy")
+    summary = import_labels(busy, tmp_path / "photos", "boxes", tmp_path / "dataset")
+    assert summary.pictures == 1 and summary.problems.counts == {ProblemKind.PICTURE_LABELLED_TWICE: 1}
+    assert busy.read_labels("000.png").author == "ben" and busy.read_labels("001.png").author == "imported"
 
 
 def test_classes_are_exported_as_folders_and_imported_by_name(tmp_path):
@@ -113,3 +143,14 @@ def test_two_pictures_of_one_exported_name_are_refused_and_stay_as_they_are(tmp_
     with raises_code("labels-invalid", "cola/a__b.png is the name of two pictures"):
         export_labels(store, photos, "folder", tmp_path / "dataset")
     assert [(photos / name).read_bytes() for name in names] == before
+
+
+@pytest.mark.parametrize("names", [("classes.png",), ("below/classes.png",), ("images/a.png", "labels/a.png")])
+def test_picture_whose_yolo_labels_are_another_file_is_refused(tmp_path, names):
+    for name in names:
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        write_shelf(tmp_path / "photos" / name, [])
+        store = label_boxes(tmp_path, name)
+    with raises_code("labels-invalid", "would be one file", "coco"):
+        export_labels(store, tmp_path / "photos", "yolo", tmp_path / "dataset")
+    assert export_labels(store, tmp_path / "photos", "voc", tmp_path / "dataset").pictures == len(names)

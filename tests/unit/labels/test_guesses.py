@@ -1,8 +1,10 @@
 """Guesses of a model as its service or a file gives them."""
 
+import json
+
 import pytest
 
-from equipoise.labels.guesses import parse_guess
+from equipoise.labels.guesses import parse_guess, read_guesses
 from tests.support.errors import raises_code
 
 
@@ -23,3 +25,9 @@ def test_a_class_has_its_score_or_counts_as_certain(contents, score):
 def test_what_is_no_guess_is_refused_with_its_source(contents):
     with raises_code("labels-invalid", "the guess for x"):
         parse_guess(contents, "the guess for x")
+
+
+def test_name_of_a_guessed_picture_may_be_a_number(tmp_path):
+    images = [{"id": 1, "file_name": 5}]
+    (tmp_path / "a.json").write_text(json.dumps({"images": images, "annotations": [], "categories": []}))
+    assert list(read_guesses(tmp_path / "a.json")) == ["5"]

@@ -84,6 +84,12 @@ def test_added_picture_is_kept_once_as_it_is_under_a_safe_name(tmp_path):
     assert refusal.value.code == "image-undecodable" and len(list_pictures(tmp_path)) == 2
 
 
+def test_photograph_with_further_pictures_in_it_is_added(tmp_path):
+    content = encode_image(Image.new("RGB", (30, 20)), "MPO", save_all=True, append_images=[Image.new("RGB", (30, 20))])
+    name = add_picture(tmp_path, content, "phone.jpg")
+    assert name.endswith(".jpg") and make_page_copy(tmp_path / name).width == 30
+
+
 def test_picture_of_too_many_pixels_is_refused_with_its_size(tmp_path):
     with raises_code("image-undecodable", "cannot add 'a.png': it has 9000x9000 pixels, more than", "make it smaller"):
         add_picture(tmp_path, encode_image(Image.new("1", (9000, 9000)), "PNG"), "a.png")

@@ -1,5 +1,6 @@
 """The queue: useful pictures first, each to one person, broken ones left out by name."""
 
+import os
 import threading
 
 import pytest
@@ -95,6 +96,14 @@ def test_people_who_ask_at_the_same_time_get_different_pictures(tmp_path):
     for thread in threads:
         thread.join()
     assert sorted(taken) == names
+
+
+def test_picture_whose_name_no_browser_can_ask_for_is_passed_over_and_named(tmp_path):
+    write_pictures(tmp_path / "photos", 2)
+    (tmp_path / "photos" / "000.png").rename(tmp_path / "photos" / os.fsdecode(b"k\xfcche.png"))
+    queue = build_queue(tmp_path)
+    assert [queue.take_next("anna"), queue.take_next("ben")] == ["001.png", None]
+    assert queue.state().broken == {"k\udcfcche.png": "its name is not UTF-8"}
 
 
 def test_skipped_and_broken_pictures_are_passed_over_and_broken_ones_named(tmp_path):

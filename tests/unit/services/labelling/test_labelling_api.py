@@ -1,6 +1,7 @@
 """The API of the labelling page on a real port: what the page and programs that label may do."""
 
 import base64
+import contextlib
 import io
 import json
 import threading
@@ -16,6 +17,7 @@ from services.labelling.application import ASSET_TYPES
 from services.labelling.server import LabellingSettings, start_labelling
 from tests.support.errors import raises_code
 from tests.support.labelling import CLASSES, build_guess, serve_labelling, write_pictures, write_shelf
+from tests.support.small_disk import mount_small_disk
 
 MAX_PAGE_BYTES = 100_000
 
@@ -130,6 +132,31 @@ def test_class_and_picture_are_added(page, tmp_path):
     assert reply["picture"] in page.get("/queue")[1]["pictures"]
     status, copy = page.request("GET", f"/picture?name={reply['picture']}")
     assert status == 200 and Image.open(io.BytesIO(copy)).size == (50, 40)
+
+
+def fill_disk(folder):
+    with (folder / "full").open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(512))
+
+
+def test_full_disk_is_named_and_what_was_drawn_can_be_saved_once_there_is_room(tmp_path):
+    image = io.BytesIO()
+    Image.effect_noise((90, 90), 50).save(image, "PNG")
+    with mount_small_disk(tmp_path / "disk", "64k") as disk:
+        write_pictures(disk / "photos", 3)
+        with serve_labelling(disk) as page:
+            opened = page.next("anna")
+            fill_disk(disk)
+            for status, reply in (
+                page.post("/next", {"holder": "ben", "skip": []}),
+                page.post("/release", {"holder": "anna"}),
+                page.post("/upload?name=a.png", image.getvalue(), content_type="application/octet-stream"),
+                page.save("anna", opened, boxes=[]),
+            ):
+                assert status == 507 and "No space left" in reply["error"] and str(disk) in reply["error"]
+            (disk / "full").unlink()
+            assert page.save("anna", opened, boxes=[])[1]["revision"] == 1
 
 
 def test_page_is_small_and_may_load_only_its_own_files(page):

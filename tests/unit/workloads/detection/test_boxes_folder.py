@@ -1,6 +1,7 @@
 """Workload of labelled pictures: any format of labels, four disjoint splits, and what is left out is named."""
 
 import sys
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -145,3 +146,11 @@ def test_folders_that_cannot_be_learned_are_refused(tmp_path):
         load_workload(build_config(tmp_path, image_size=100))
     with raises_code("model-unknown", "'centre'"):
         load_workload(TrainConfig(workload="shelf", image_size=48, model="centre"))
+
+
+def test_split_without_anything_to_find_is_refused(tmp_path):
+    shelves = save_shelf_pictures(tmp_path, 24)
+    empty = tuple(replace(picture, boxes=()) for picture in shelves.pictures[2:])
+    write_coco(replace(shelves, pictures=shelves.pictures[:2] + empty), tmp_path / "labels.json")
+    with raises_code("dataset-invalid", "too few of its pictures have boxes", "label more"):
+        load_workload(build_config(tmp_path))
