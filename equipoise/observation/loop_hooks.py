@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from equipoise.observation.backward_watch import BackwardWatch, current_backward_id, queue_backward_callback
 from equipoise.observation.last_gradient import LastGradientWatch
+from equipoise.observation.loop_setup import find_inner_module
 from equipoise.observation.norm_probe import NormProbe
 from equipoise.observation.step_clock import StepClock
 from equipoise.observation.step_sampling import BLOCK_STEPS
@@ -195,7 +196,10 @@ class LoopHooks:
 
 def finds_unused_parameters(model: nn.Module) -> bool:
     """Return whether a DistributedDataParallel expects backward passes that do not reach all parameters."""
-    return isinstance(model, DistributedDataParallel) and model.find_unused_parameters
+    if not isinstance(model, DistributedDataParallel):
+        inner = find_inner_module(model)
+        return inner is not None and finds_unused_parameters(inner)
+    return model.find_unused_parameters
 
 
 def is_training_pass(model: nn.Module) -> bool:
