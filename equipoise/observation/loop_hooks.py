@@ -196,10 +196,10 @@ class LoopHooks:
 
 def finds_unused_parameters(model: nn.Module) -> bool:
     """Return whether a DistributedDataParallel expects backward passes that do not reach all parameters."""
-    if not isinstance(model, DistributedDataParallel):
-        inner = find_inner_module(model)
-        return inner is not None and finds_unused_parameters(inner)
-    return model.find_unused_parameters
+    if isinstance(model, DistributedDataParallel):
+        return bool(model.find_unused_parameters)
+    inner = find_inner_module(model)
+    return inner is not None and finds_unused_parameters(inner)
 
 
 def is_training_pass(model: nn.Module) -> bool:
