@@ -131,8 +131,8 @@ def select_rows(
 
 def replace_step_time(row: pd.DataFrame, seconds: float, energy: StepEnergy | None) -> pd.DataFrame:
     """Return a row with the time of its step at another rate, and with the energy of such a step if that is known."""
-    setting = [int(row[column].iloc[0]) for column in SETTING_COLUMNS]
-    joules = energy.estimate_joules(*setting, seconds, has_exact_sums=False) if energy else np.nan
+    nodes, workers, batch = (int(row[column].iloc[0]) for column in SETTING_COLUMNS)
+    joules = energy.estimate_joules(nodes, workers, batch, seconds, has_exact_sums=False) if energy else np.nan
     return row.assign(seconds=seconds, **({"joules": joules} if "joules" in row else {}))
 
 
