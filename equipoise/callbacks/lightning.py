@@ -84,7 +84,7 @@ class EquipoiseCallback(Callback):
     def on_train_end(self, trainer: Any, pl_module: nn.Module) -> None:
         """Write the files of the run."""
         if self.observer:
-            self.observer.close()
+            self.options.end_observation(self.observer)
 
     def on_exception(self, trainer: Any, pl_module: nn.Module, exception: BaseException) -> None:
         """Write the files of the run with the reason of the failure."""

@@ -77,4 +77,4 @@ class EquipoiseCallback(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Write the files of the run."""
         if self.observer:
-            self.observer.close()
+            self.options.end_observation(self.observer)

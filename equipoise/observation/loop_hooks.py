@@ -1,19 +1,37 @@
 """Hooks on a model and its optimizer, by which a clock of steps and a probe of norms follow a loop."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from equipoise.observation.backward_watch import BackwardWatch, current_backward_id, queue_backward_callback
 from equipoise.observation.last_gradient import LastGradientWatch
+from equipoise.observation.loop_setup import find_inner_module
 from equipoise.observation.norm_probe import NormProbe
 from equipoise.observation.step_clock import StepClock
 from equipoise.observation.step_sampling import BLOCK_STEPS
+
+
+class ModelHook:
+    """Hook on a model, in whose place a copy of the model or a file of it has one that does nothing.
+
+    Loops copy models to average their weights, and save whole models; a copy is not the model that is observed.
+    """
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.function = function
+
+    def __call__(self, *arguments: Any) -> None:
+        self.function(*arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (nullcontext(), "__exit__")  # does nothing, and a file of the model needs none of our modules
 
 
 class LoopHooks:
@@ -39,18 +57,20 @@ class LoopHooks:
     ) -> None:
         self.model, self.clock, self.probe, self.on_step = model, clock, probe, on_step
         self.watch = BackwardWatch(
-            probe.begin_backward, clock.end_unseen_computing if clock.has_exchange else None, self._end_backward
+            self._begin_backward, clock.end_unseen_computing if clock.has_exchange else None, self._end_backward
         )
         self.gradients = LastGradientWatch(
             probe.parameters, clock.end_computing, self._handle_last_gradient, not finds_unused_parameters(model)
         )
         self.is_training_pass = False
+        self.filled_parameter: Tensor | None = None
+        """parameter that had a gradient at the end of the last backward pass that was followed"""
         self.unseen_steps = 0
         """steps of the optimizer before which the model was not called"""
         self.handles = [optimizer.register_step_post_hook(self._end_step)]
         self.follow_forward = follow_forward
         if follow_forward:
-            self.handles.append(model.register_forward_pre_hook(self._begin_forward))
+            self.handles.append(model.register_forward_pre_hook(ModelHook(self._begin_forward)))
         self.output_handle: RemovableHandle | None = None
         self.is_due = self.watches_output = False
         """whether norms are to be measured in the step, and whether hooks on outputs follow its backward passes"""
@@ -99,6 +119,16 @@ class LoopHooks:
             self.is_training_pass = False
             self.watch_output(output)
 
+    def _begin_backward(self) -> None:
+        """Note that a backward pass starts; the passes before it do not count if their gradients were thrown away.
+
+        GradScaler leaves out steps whose gradients are not finite, which the first ones of a run often are.
+        """
+        if self.filled_parameter is not None and self.filled_parameter.grad is None:
+            self.clock.backwards = 0
+            self.probe.forget_passes()
+        self.probe.begin_backward()
+
     def _handle_last_gradient(self, _: Any) -> None:
         """End computing where an exchange follows until the pass ends; without one this is the end of the pass."""
         if not self.clock.has_exchange:
@@ -113,6 +143,7 @@ class LoopHooks:
 
     def _end_backward(self) -> None:
         self.clock.end_backward()
+        self.filled_parameter = next((p for p in self.probe.parameters if p.grad is not None), None)
         if not self.gradients.is_known:
             self.gradients.end_pass()
         if self.probe.handles:
@@ -160,12 +191,15 @@ class LoopHooks:
         if self.output_handle:
             self.output_handle.remove()
         is_hooked = watches_output and self.follow_forward
-        self.output_handle = self.model.register_forward_hook(self._end_forward) if is_hooked else None
+        self.output_handle = self.model.register_forward_hook(ModelHook(self._end_forward)) if is_hooked else None
 
 
 def finds_unused_parameters(model: nn.Module) -> bool:
     """Return whether a DistributedDataParallel expects backward passes that do not reach all parameters."""
-    return isinstance(model, DistributedDataParallel) and model.find_unused_parameters
+    if isinstance(model, DistributedDataParallel):
+        return bool(model.find_unused_parameters)
+    inner = find_inner_module(model)
+    return inner is not None and finds_unused_parameters(inner)
 
 
 def is_training_pass(model: nn.Module) -> bool:

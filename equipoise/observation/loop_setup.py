@@ -19,8 +19,15 @@ _observed_models: WeakSet[nn.Module] = WeakSet()
 
 
 def unwrap_model(model: nn.Module) -> nn.Module:
-    """Return the module inside of DistributedDataParallel, or the module itself."""
-    return model.module if isinstance(model, DistributedDataParallel) else model
+    """Return the module inside of DistributedDataParallel and torch.compile, or the module itself."""
+    while isinstance(inner := find_inner_module(model), nn.Module):
+        model = inner
+    return model
+
+
+def find_inner_module(model: nn.Module) -> nn.Module | None:
+    """Return the module that DistributedDataParallel or torch.compile has wrapped; None for any other."""
+    return model.module if isinstance(model, DistributedDataParallel) else getattr(model, "_orig_mod", None)
 
 
 def unwrap_optimizer(optimizer: Any) -> Optimizer:

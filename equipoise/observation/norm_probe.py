@@ -70,6 +70,10 @@ class NormProbe:
             with self.stopwatch:
                 self.initial_norm = sum_squared_norms([p.grad for p in self.parameters if p.grad is not None])
 
+    def forget_passes(self) -> None:
+        """Forget the backward passes of the step so far, whose gradients were thrown away."""
+        self.local_norms = []
+
     def end_backward(self) -> None:
         """Take the norm of the gradient that this worker has computed, and of the one that it holds now."""
         if self.handles and self.pass_norms:

@@ -146,7 +146,12 @@ class Observer:
         return format_observation(self.laps, self.noise_scale_reason)
 
     def report(self, metric: float | Tensor) -> None:
-        """Record a metric of the weights as they are, such as a validation accuracy; on every worker."""
+        """Record a metric of the weights as they are, such as a validation accuracy; on every worker.
+
+        Once the observer is closed this changes nothing: the record has been written.
+        """
+        if self.record is not None:
+            return
         value = float(metric) if math.isfinite(metric) else None
         if value is None:
             warn_of_problem(f"a metric of {float(metric)} at step {self.steps} is left out")
@@ -160,7 +165,8 @@ class Observer:
 
     def add_loss(self, loss: Tensor) -> None:
         """Add the training loss of a micro-batch, for the mean of the lap; it is not read before the lap ends."""
-        self.losses.append(loss.detach())
+        if self.record is None:
+            self.losses.append(loss.detach())
 
     def pause(self) -> None:
         """Stop the clock until the next forward pass, where something else than training follows a step."""

@@ -8,9 +8,12 @@ through the seconds of smaller ones, a cheaper pass by the ratio of a short timi
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from equipoise.config import TrainConfig
+from equipoise.errors import EquipoiseError
 from equipoise.profiling.losses import (
     data_seconds,
     exchange_seconds,
@@ -33,9 +36,13 @@ CHEAPER_PASSES: dict[str, tuple[dict[str, int | str | bool], str]] = {
 """options that make both passes cheaper, by the name of the proposal, and what they do"""
 
 
-def add_advice(report: ProfileReport) -> ProfileReport:
-    """Return a profile with its losses and proposals, in the order of what they bring."""
-    proposals = sorted(list_proposals(report), key=lambda proposal: -proposal.gain.value)
+def add_advice(report: ProfileReport, max_batch: int | None = None) -> ProfileReport:
+    """Return a profile with its losses and proposals, in the order of what they bring.
+
+    What a run would refuse is not proposed, nor a global batch of more than `max_batch` examples.
+    """
+    runnable = [proposal for proposal in list_proposals(report) if is_runnable(proposal, report.config, max_batch)]
+    proposals = sorted(runnable, key=lambda proposal: -proposal.gain.value)
     return replace(report, losses=rank_losses(report), proposals=tuple(proposals))
 
 
@@ -52,6 +59,16 @@ def list_proposals(report: ProfileReport) -> list[Proposal]:
         *(propose_cheaper_pass(report, name) for name in CHEAPER_PASSES),
     ]
     return [proposal for proposal in candidates if proposal is not None]
+
+
+def is_runnable(proposal: Proposal, config: TrainConfig, max_batch: int | None) -> bool:
+    """Return whether a run can have the options that a proposal asks for, beside those that it has."""
+    options: dict[str, Any] = {**proposal.options}
+    try:
+        changed = replace(config, **options)
+    except EquipoiseError:  # such as a number of workers that a sharding does not divide
+        return False
+    return max_batch is None or changed.global_batch <= max_batch
 
 
 def list_worthwhile(report: ProfileReport) -> list[Proposal]:

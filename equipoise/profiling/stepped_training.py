@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 from equipoise.config import TrainConfig
 from equipoise.number_bounds import MAX_COUNT, MIN_LEARNING_RATE
+from equipoise.registries.recipe_registry import DEFAULT_BASE_BATCH
 from equipoise.training.loop import Training
 from equipoise.training.torch_state import flush_denormals
 from equipoise.workloads import Workload
@@ -18,6 +19,8 @@ class SteppedTraining:
     def __init__(self, config: TrainConfig, workload: Workload, device: torch.device) -> None:
         # with the smallest learning rate the weights hardly move and the loss stays finite
         config = replace(config, lr=MIN_LEARNING_RATE, target=None, max_examples=MAX_COUNT)
+        # neither a rule for the rate nor a batch that grows between laps has a part in a step
+        config = replace(config, scaling_rule="none", base_batch=DEFAULT_BASE_BATCH, grow_batch="none")
         if config.workers == 1:  # which measures the noise scale by itself, in steps that no clock counts
             config = replace(config, noise_scale_every=0)
         self.training = Training(config, replace(workload, target=None), device)

@@ -155,10 +155,13 @@ class SharingBench:
             seconds.one.setdefault(size, []).append(taken)
 
     def choose_step_counts(self) -> dict[int, int]:
-        """Return how many steps a block of each batch size of one worker has, without those that take too long."""
+        """Return how many steps a block of each batch size of one worker has, without those that take too long.
+
+        The two smallest batches are compared however long they take.
+        """
         counts: dict[int, int] = {}
         turn_seconds = 0.0
-        for batch in self.config.batches:
+        for place, batch in enumerate(self.config.batches, 1):
             start, sizes = time.monotonic(), (batch // self.config.workers, batch)
             for size in sizes:
                 if size in counts:
@@ -169,7 +172,8 @@ class SharingBench:
                 counts[size] = choose_block_steps(stepped)
                 stepped.take_block(counts[size])
             turn_seconds += (2 + self.config.measured) * (time.monotonic() - start)
-            if MIN_COMPARED_TURNS * turn_seconds > self.config.seconds:
+            is_late = MIN_COMPARED_TURNS * turn_seconds > self.config.seconds
+            if is_late and place >= MIN_BATCHES:
                 break
         return keep_pairs(counts, self.config)
 

@@ -68,7 +68,7 @@ def run_profile_worker(loop_config: JsonObject) -> ProfileReport:
     if result.stepped.training.rank == 0:
         with atomic_write(parse_location(config.out) / TRACE_FILE) as temporary:
             temporary.write_bytes(result.trace)
-    report = add_advice(result.report)
+    report = add_advice(result.report, max_batch=len(workload.train))
     if not config.tries:
         return report
     report = try_proposals(report, result.stepped, workload, device)

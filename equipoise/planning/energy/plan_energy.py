@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from equipoise.formatting import format_joules, format_number, pluralize
 from equipoise.planning.devices.pareto import find_front_indices
-from equipoise.planning.document import PlanDocument, PredictedSetting
+from equipoise.planning.document import PlanDocument, PlanEntry, PredictedSetting
 from equipoise.planning.energy.step_energy import StepEnergy
 
 SettingT = TypeVar("SettingT", bound=PredictedSetting)
@@ -29,7 +29,9 @@ def label_energy(document: PlanDocument, energy: StepEnergy | None) -> PlanDocum
 
 def add_joules(setting: SettingT, energy: StepEnergy) -> SettingT:
     """Return a setting with the energy of a single run to the target."""
-    step = energy.estimate_joules(setting.nodes, setting.workers, setting.batch, setting.step.seconds)
+    is_exact = not (isinstance(setting, PlanEntry) and setting.exchange)
+    cluster = setting.nodes, setting.workers, setting.batch
+    step = energy.estimate_joules(*cluster, setting.step.seconds, has_exact_sums=is_exact)
     return replace(setting, joules=setting.examples / setting.global_batch * step)
 
 

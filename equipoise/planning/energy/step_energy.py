@@ -3,7 +3,7 @@
     joules of a step = workers * (static_watts * seconds + joules_per_example * batch)
 
 Both are fitted to the column `joules` of step times, in relative errors and not below 0. A measured setting has its
-measured joules. Without the column a power of each worker may be assumed.
+measured joules, unless its workers exchange in another way. Without the column a power of each worker may be assumed.
 """
 
 from collections.abc import Mapping
@@ -29,10 +29,12 @@ class StepEnergy:
     measured: Mapping[tuple[int, int, int], float] = field(default_factory=dict, repr=False)
     """mean joules of a step that was measured, by nodes, workers and batch"""
 
-    def estimate_joules(self, nodes: int, workers: int, batch: int, step_seconds: float) -> float:
-        """Return the joules of one step of all workers."""
+    def estimate_joules(
+        self, nodes: int, workers: int, batch: int, step_seconds: float, *, has_exact_sums: bool = True
+    ) -> float:
+        """Return the joules of one step of all workers; those that were measured are of steps with exact sums."""
         fitted = workers * (self.static_watts * step_seconds + self.joules_per_example * batch)
-        return self.measured.get((nodes, workers, batch), fitted)
+        return self.measured.get((nodes, workers, batch), fitted) if has_exact_sums else fitted
 
 
 def assume_power(watts: float | None) -> StepEnergy | None:

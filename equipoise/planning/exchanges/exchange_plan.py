@@ -15,6 +15,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number
 from equipoise.planning.build_document import PlanRequest, build_plan_document, fit_runs, fit_step_times
 from equipoise.planning.document import PlanDocument
+from equipoise.planning.energy.step_energy import SETTING_COLUMNS, StepEnergy, fit_step_energy
 from equipoise.planning.exchange_choice.table_verdicts import (
     ExchangeCandidate,
     add_exchange_verdicts,
@@ -115,16 +116,24 @@ def select_rows(
     rows = predictor.rows[predictor.rows.exchange == name]
     at_rate = rows[rows.bits_per_second.isna() if rate is None else rows.bits_per_second == rate]
     timed = set(at_rate[["nodes", "workers", "batch"]].itertuples(index=False, name=None))
-    moved = []
+    moved, energy = [], fit_step_energy(rows)
     firsts = rows.drop_duplicates(["nodes", "workers", "batch"])
     for index, (nodes, workers, batch) in zip(firsts.index, list_settings(firsts), strict=True):
         if (nodes, workers, batch) not in timed:
             seconds = predictor.predict_seconds(ClusterSetting(nodes, workers, batch), name, rate)
-            moved += [firsts.loc[[index]].assign(seconds=seconds)] if isinstance(seconds, float) else []
+            if isinstance(seconds, float):
+                moved.append(replace_step_time(firsts.loc[[index]], seconds, energy))
     exchange = request.exchange if parse_exchange(name).is_exact else None
     if sums is not None and name in ("", "ring") and "gradient_bytes" in rows:
         exchange = replace_ring_messages(exchange, assign_nodes(sums, rows), float(rows.gradient_bytes.median()))
     return replace(request, system=pd.concat([at_rate, *moved], ignore_index=True), exchange=exchange)
+
+
+def replace_step_time(row: pd.DataFrame, seconds: float, energy: StepEnergy | None) -> pd.DataFrame:
+    """Return a row with the time of its step at another rate, and with the energy of such a step if that is known."""
+    nodes, workers, batch = (int(row[column].iloc[0]) for column in SETTING_COLUMNS)
+    joules = energy.estimate_joules(nodes, workers, batch, seconds, has_exact_sums=False) if energy else np.nan
+    return row.assign(seconds=seconds, **({"joules": joules} if "joules" in row else {}))
 
 
 def plan_each_exchange(

@@ -114,3 +114,10 @@ def test_every_batch_is_timed_alone_beside_the_other_and_shared(tmp_path, measur
     model = load_workload(TrainConfig(workload="digits")).model()
     assert gradient_bytes == sum(parameter.nbytes for parameter in model.parameters())
     assert [row.batch for row in compare_steps(batches, turns).rows] == [4, 8]
+
+
+def test_two_batches_are_compared_however_little_time_there_is():
+    trial = TrainConfig(workload="digits", batch_size=8)
+    config = ComparisonWorkerConfig(trial=trial, workers=2, batches=[4, 8, 16], measured=True, seconds=1e-3)
+    bench = SharingBench(config, load_workload(trial), None, CPU)  # one worker alone needs no group
+    assert [*bench.choose_step_counts()] == [2, 4, 8]

@@ -157,7 +157,10 @@ def test_second_close_changes_nothing(observe, model, optimizer, tmp_path):
     take_steps(model, optimizer, draw_batches(2))
     record = observer.close()
     take_steps(model, optimizer, draw_batches(2))
-    assert observer.close() is record and len(record.laps) == 1
+    laps = (tmp_path / "run" / "laps.jsonl").read_bytes()
+    observer.report(metric=0.5)  # as of a test after the training
+    assert observer.close() is record and len(record.laps) == 1 and observer.laps[0].metric is None
+    assert (tmp_path / "run" / "laps.jsonl").read_bytes() == laps
     assert not model._forward_hooks and not model._forward_pre_hooks and not optimizer._optimizer_step_post_hooks
 
 

@@ -4,7 +4,7 @@ import torch
 
 import equipoise
 from tests.support.errors import raises_code
-from tests.support.observed_loops import BATCH, build_small_model, take_steps
+from tests.support.observed_loops import BATCH, build_small_model, draw_batches, take_steps
 
 
 def test_two_observers_of_a_model_are_refused_until_the_first_is_closed(observe, model, optimizer, tmp_path):
@@ -13,6 +13,17 @@ def test_two_observers_of_a_model_are_refused_until_the_first_is_closed(observe,
         equipoise.observe(model, optimizer, batch_size=BATCH, out=tmp_path / "other")
     observer.close()
     equipoise.observe(model, optimizer, batch_size=BATCH, out=tmp_path / "other").close()
+
+
+def test_compiled_model_is_the_one_inside(observe, model, optimizer, tmp_path):
+    observer = observe()
+    compiled = torch.compile(model, backend="eager")
+    with raises_code("loop-unobservable", "Sequential twice"):
+        equipoise.observe(compiled, optimizer, batch_size=BATCH, out=tmp_path / "other")
+    observer.close()
+    with equipoise.observe(compiled, optimizer, batch_size=BATCH, out=tmp_path / "other") as other:
+        take_steps(compiled, optimizer, draw_batches(12))
+    assert (other.config.name, other.steps) == ("Sequential", 12)
 
 
 def test_model_that_cannot_be_trained_is_refused(model, optimizer, tmp_path):

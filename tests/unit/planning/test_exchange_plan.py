@@ -249,3 +249,11 @@ def test_gradient_bytes_follow_from_what_rings_of_any_size_sent():
     steps["sent_bytes"] = [2 * (count - 1) / count * SIZE if count > 1 else np.nan for count in steps.workers]
     document = predict(steps, ("local:8",), (RATE, 1e8), [ClusterShape(1, 8)])
     assert find(document, 8, 32, "local:8", 1e8).seconds == pytest.approx(step_seconds(8, 32, 8, rate=1e8), rel=0.05)
+
+
+def test_steps_moved_to_another_rate_have_the_energy_of_their_own_time():
+    steps = build_steps().assign(joules=lambda rows: 90 * rows.workers * rows.seconds)
+    request = PlanRequest(system=steps, statistical=build_runs({"": 1.0}))
+    moved = build_exchange_plan(request, ExchangeRequest(rates=(RATE / 8,))).request.system
+    assert moved.seconds.max() > 2 * steps.seconds.max()
+    assert moved.joules.tolist() == pytest.approx((90 * moved.workers * moved.seconds).tolist(), rel=0.01)

@@ -65,6 +65,17 @@ def test_two_hundredths_of_a_step_are_worth_a_proposal(shared, is_proposed):
     assert bool(find_proposal(build_profile_report([exchange, exchange]), "twice the link")) == is_proposed
 
 
+@pytest.mark.parametrize("options", [{"sharding": "tensor:2"}, {"sync": "server", "servers": 2}], ids=str)
+def test_options_that_a_run_would_refuse_are_not_proposed(options):
+    names = {proposal.name for proposal in add_advice(build_profile_report(workers=2, **options)).proposals}
+    assert "one worker fewer" not in names and "double batch" in names
+
+
+def test_batches_of_more_than_an_epoch_are_not_proposed(report):
+    names = [{proposal.name for proposal in add_advice(report, limit).proposals} for limit in (384, 383)]  # 2 x 32 x 3
+    assert names[0] - names[1] == {"double batch", "gradient accumulation"} and names[1]
+
+
 def test_fewer_workers_exchange_less(report):
     proposal = find_proposal(report, "one worker fewer")
     assert (proposal.action, proposal.options) == ("--workers 1", {"workers": 1}) and proposal.changes_learning

@@ -50,6 +50,12 @@ def test_parts_add_up_and_the_trace_has_the_layers_of_the_model():
     assert report.limits.flop_per_second > 0 and report.sync_points == ()
 
 
+@pytest.mark.parametrize("options", [{"grow_batch": "auto"}, {"scaling_rule": "linear"}], ids=str)
+def test_options_of_whole_runs_do_not_keep_steps_from_being_timed(options):
+    config = TrainConfig(workload="digits", batch_size=4, **options)
+    assert SteppedTraining(config, load_workload(config), CPU).take_block(1)["lap"] > 0
+
+
 @pytest.mark.slow
 def test_short_timings_make_proposals():
     considered = ("double batch", "bf16", "channels_last")

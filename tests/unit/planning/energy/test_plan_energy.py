@@ -1,5 +1,7 @@
 """Plans whose workers draw a known power: the energy of each setting, the front, and the sentence about it."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -7,6 +9,8 @@ from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.devices.device_plan import build_device_plan
 from equipoise.planning.devices.device_prices import CostLimits
 from equipoise.planning.document import PlanDocument
+from equipoise.planning.energy.plan_energy import add_joules
+from equipoise.planning.energy.step_energy import fit_step_energy
 from equipoise.planning.exchanges.exchange_plan import ExchangeRequest
 from tests.support.device_tables import build_device_steps, build_shared_runs
 from tests.support.errors import raises_code
@@ -36,6 +40,13 @@ def test_settings_have_the_energy_of_their_run_and_the_front_is_sorted():
     assert times == sorted(times) and energies == sorted(energies, reverse=True)
     assert energies[-1] == min(option.joules for option in document.options)
     assert document.plan.joules == pytest.approx(document.plan.worker_seconds * IDLE_WATTS["h100"], rel=0.05)
+
+
+def test_plan_with_another_exchange_has_the_energy_of_its_own_steps():
+    steps = draw_idle_power(build_device_steps(["h100"]))
+    plan = plan_with_energy(steps).plan
+    shorter = replace(plan.with_exchange("local:16"), step=replace(plan.step, seconds=plan.step.seconds / 4))
+    assert add_joules(shorter, fit_step_energy(steps)).joules == pytest.approx(plan.joules / 4, rel=0.05)
 
 
 def test_a_slower_device_that_draws_less_is_the_most_frugal():
