@@ -68,7 +68,7 @@ class AdaptOptions:
     service: str | None = None
     """URL of the running service, such as http://127.0.0.1:8000, to read the verdict from its /drift"""
     verdict: OptionalLocalPath = None
-    """file with the verdict instead: a reply of /drift, or the output of jobs.check --json"""
+    """file with the verdict instead: a reply of /drift, or the output of equipoise check --json"""
     capture_dir: str | None = None
     """folder or URL of the captured requests, of which the labelled ones are used"""
     labels: OptionalLocalPath = None

@@ -49,7 +49,7 @@ class TrainingSetup:
     workload: str | None = None
     """name of the workload"""
     command: str | None = None
-    """training program that was run instead of a workload; what it trains is its own affair"""
+    """training program that was run instead of a workload; what it trains is not known"""
     data: str | None = None
     """digest of the training and validation examples and their targets"""
     training_examples: Count | None = None
