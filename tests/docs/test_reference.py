@@ -17,6 +17,7 @@ from docs.generate.class_tables import collect_classes
 from docs.generate.cli import parse_exit_statuses
 from docs.generate.environment import list_variables
 from docs.generate.file_formats import FILES, JSON_FILES, TEXTS, list_npz_arrays
+from docs.generate.markdown import mark_code
 from docs.generate.options import load_option_groups
 from docs.generate.python_api import PUBLIC_NAMES
 from equipoise.config import TrainConfig
@@ -189,6 +190,11 @@ def test_every_key_of_a_file_has_a_meaning(kind):
 def test_every_file_has_a_section():
     assert set(FILES) == TEXTS.keys() >= {file.name for file in JSON_FILES}
     assert all(f"\n## {text.title}\n" in read_page("file-formats.md") for text in TEXTS.values())
+
+
+def test_whole_names_of_files_are_marked_as_code():
+    text = "writes profile.json and trace-worker-0.json.gz to --out"
+    assert mark_code(text) == "writes `profile.json` and `trace-worker-0.json.gz` to `--out`"
 
 
 @pytest.mark.parametrize("name", PUBLIC_NAMES)
