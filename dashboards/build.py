@@ -48,8 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def build_parser() -> CommandParser:
     """Build the parser of the command's options."""
-    parser = CommandParser(prog="python -m dashboards.build", description=__doc__)
-    parser.add_argument("folder", type=PathText, help="folder that holds runs and sweeps, at any depth")
+    parser = CommandParser(description=__doc__)
+    parser.add_argument(
+        "folder", type=PathText, metavar="FOLDER", help="folder that holds runs and sweeps, at any depth"
+    )
     parser.add_argument("--out", type=PathText, help="file to write the index to; FOLDER/index.html if not given")
     return parser
 

@@ -147,7 +147,7 @@ def verdicts_section(story: DemoStory) -> Section:
     table = Table(name="verdicts", columns=["phase", "requests", "verdict", *conditions], rows=rows)
     text = (
         "What the service says at the end of each phase after the swap, and the share of the phase's requests that look"
-        " like each condition the model knows. A light that it has learned is no drift any more, alone or mixed."
+        " like each condition the model knows. A light that it has learned is no longer a drift, alone or mixed."
     )
     reasons = [
         f"{capitalize_first(PHASE_TITLES[name])}: {verdict.why}."

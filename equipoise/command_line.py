@@ -86,12 +86,25 @@ def signals_as_ctrl_c() -> Iterator[None]:
 class CommandParser(argparse.ArgumentParser):
     """Parser of positional arguments and simple options, which refuses a mistake in one sentence."""
 
+    def __init__(self, description: str | None) -> None:
+        """Show the description as it is written, and call the command as the user has typed it."""
+        as_written = argparse.RawDescriptionHelpFormatter
+        super().__init__(prog=format_command_name(), description=description, formatter_class=as_written)
+
     def error(self, message: str) -> NoReturn:
         """Raise an error of the user instead of printing the usage."""
         code = (
             "option-missing" if "required" in message else "option-unknown" if "unrec" in message else "option-format"
         )
         raise EquipoiseError(code, message, f"{self.prog} --help lists the options")
+
+
+def format_command_name() -> str:
+    """Return the command as a user types it: `python -m` leaves the path of a file, which a job has somewhere else."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is None or not Path(sys.argv[0]).is_absolute():
+        return sys.argv[0]
+    return f"python -m {spec.name.removesuffix('.__main__')}"
 
 
 def prepare_standard_streams() -> None:

@@ -86,8 +86,8 @@ class TrainConfig:
     image_size: int | None = None
     """side in pixels that images are resized to; by default the workload's own size"""
     init_from: str | None = None
-    """initial weights to fine-tune: a bundle, a run, torchvision for its published weights, or for text a folder of
-    transformers"""
+    """initial weights to fine-tune: a bundle, a run, torchvision for its published weights, or for text a folder that
+    transformers has saved"""
     reuse_head: bool = True
     """copy the classifier's weights of classes that the --init-from model has under the same name"""
     freeze_stages: int = 0
@@ -103,14 +103,15 @@ class TrainConfig:
     grad_accumulation: int = 1
     """micro-steps whose gradients are accumulated before they are exchanged"""
     all_reduce: AllReduceName = "backend"
-    """algorithm that sums gradients over workers: backend for that of torch's process group, auto for the one that is
-    fastest at the start of the run, for each bucket of gradients"""
+    """algorithm that sums gradients over workers: backend for that of torch's process group, auto to time all when the
+    run starts and take the fastest for each bucket of gradients"""
     sync: str = "step"
     """when workers exchange: step for the gradient in every step, local:H for weights that are averaged every H steps,
     diloco:H for an outer step with momentum along their average, server for gradients that are pushed to servers, which
     update the weights, async:S for servers that wait for no worker, with gradients at most S updates old"""
     servers: int = 0
-    """servers of --sync server and async, each on a worker with its part of the weights; 0 for one on each worker"""
+    """number of servers of --sync server and async, each on a worker and with a part of the weights; 0 for one on each
+    worker"""
     outer_lr: float = 0.7
     """learning rate of the outer step of diloco"""
     outer_momentum: float = 0.9
@@ -128,7 +129,7 @@ class TrainConfig:
     error_feedback: bool = True
     """keep what compression left out, and add it to what is sent next"""
     lr: WorkloadDefault[float] = FROM_WORKLOAD
-    """learning rate after warm-up; by default 0.05, or what suits the workload, as with all options like it"""
+    """learning rate after warm-up; by default 0.05, or the workload's own"""
     scaling_rule: ScalingRule = "none"
     """how the learning rate follows the global batch: linear takes --lr times its ratio to --base-batch, sqrt times the
     root of the ratio"""
@@ -137,36 +138,37 @@ class TrainConfig:
     seed: int = 0
     """seed of the initial weights, the order of examples, augmentation and dropout"""
     optimizer: WorkloadDefault[OptimizerName] = FROM_WORKLOAD
-    """optimizer of the weights; by default sgd, or what suits the workload"""
+    """optimizer; by default sgd, or the workload's own"""
     momentum: float = 0.9
     """momentum of SGD and LARS"""
     trust: float = 0.001
-    """ratio of a step of LARS to the norm of the weights of a layer, before it is multiplied with --lr"""
+    """ratio of a step of LARS to the norm of the weights of a layer, before it is multiplied by --lr"""
     beta2: WorkloadDefault[float] = FROM_WORKLOAD
-    """decay of the mean squared gradient of AdamW and LAMB; by default 0.999, or what suits the workload"""
+    """decay of the mean squared gradient of AdamW and LAMB; by default 0.999, or the workload's own"""
     epsilon: float = 1e-8
     """what AdamW and LAMB add to the root of the mean squared gradient"""
     weight_decay: WorkloadDefault[float] = FROM_WORKLOAD
-    """weight decay of the optimizer; by default 0, or what suits the workload"""
+    """weight decay of the optimizer; by default 0, or the workload's own"""
     decay_on: WorkloadDefault[DecayedWeights] = FROM_WORKLOAD
     """weights that decay: all, or only matrices (those of two or more dimensions, not biases and norms)"""
     clip_norm: WorkloadDefault[float] = FROM_WORKLOAD
-    """norm that the gradient of a step is scaled down to where it is larger; 0, the default, for never"""
+    """largest norm of the gradient of a step, to which a larger one is scaled down; by default 0, for no limit, or the
+    workload's own"""
     schedule: WorkloadDefault[ScheduleName] = FROM_WORKLOAD
-    """schedule of the learning rate after warm-up; by default constant, or what suits the workload"""
+    """schedule of the learning rate after warm-up; by default constant, or the workload's own"""
     warmup: WorkloadDefault[float] = FROM_WORKLOAD
-    """epochs over which the learning rate rises from 0 to --lr; by default 1, or what suits the workload"""
+    """epochs over which the learning rate rises from 0 to --lr; by default 1, or the workload's own"""
     warmup_examples: int | None = None
     """examples over which the learning rate rises, in place of --warmup"""
     label_smoothing: float = 0.0
     """share of each label that is spread evenly over all classes in the loss of training"""
     mixup: float = 0.0
-    """train on blends of two images and their labels, with a share drawn from Beta(MIXUP, MIXUP); 0 for none"""
+    """train on blends of two images (or rows) and labels, with a share drawn from Beta(MIXUP, MIXUP); 0 for none"""
     average_weights: float = 0.0
-    """decay of the average of the weights after each step, which is evaluated and kept in their place; 0 for none"""
+    """decay per step of a moving average of the weights, which is evaluated and kept as the model; 0 for none"""
     grow_batch: str = "none"
-    """how the global batch grows in a run, at the same learning rate: FACTOR@EXAMPLES for times the accumulation from
-    so many examples on, such as 2@20000,4@60000; auto to double it where the noise scale is above it; or none"""
+    """how the global batch grows in a run, at the same learning rate: FACTOR@EXAMPLES multiplies the accumulation after
+    this number of examples, such as 2@20000,4@60000; auto doubles it where the noise scale is larger; or none"""
     precision: Precision = "fp32"
     """number format of training; bf16 is autocast: weights and sums stay in fp32"""
     compile: bool = False
@@ -180,7 +182,7 @@ class TrainConfig:
     target: float | None = None
     """validation metric at which training stops; by default the workload's own target"""
     lower_is_better: bool = False
-    """take a lower metric for a better one, as with a loss; workloads of yours say so themselves"""
+    """lower values of the metric are better, as with a loss; a workload of your own sets this itself"""
     max_examples: int | None = None
     """number of examples after which training stops; by default 50 epochs"""
     eval_every: int | None = None
@@ -190,9 +192,9 @@ class TrainConfig:
     patience: int | None = None
     """evaluations in a row without a better metric after which training stops; by default it does not"""
     watts: float | None = None
-    """power of a worker, assumed in place of counters of energy: for machines that have none which you may read"""
+    """power in watts that each worker is assumed to draw, for machines without energy counters that you may read"""
     noise_scale_every: int = 100
-    """steps between measurements of the noise scale on a single worker, each at the cost of a step; 0 for never"""
+    """steps between measurements of the noise scale on a single worker; each takes as long as a step; 0 for never"""
 
     def __post_init__(self) -> None:
         require_ranges(self)

@@ -1,6 +1,6 @@
 """Watch Lightning's Trainer: one callback, and no line of the module or the loop changes.
 
-    pip install 'equipoise[frameworks]'
+    pip install '.[frameworks]'
     python examples/lightning_callback.py
     equipoise pages runs
 

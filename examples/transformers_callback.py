@@ -1,6 +1,6 @@
 """Watch the Trainer of transformers: one callback, here with a small BERT that is trained from random weights.
 
-    pip install 'equipoise[frameworks]'
+    pip install '.[frameworks]'
     python examples/transformers_callback.py
     equipoise pages runs
 

@@ -1,16 +1,16 @@
 """Adapt a model to a drift: fine-tune it from the drift's verdict and labelled images, and publish a new bundle.
 
-What is done follows the cause. After a change of light or camera the model is fine-tuned on its own training images
+The cause decides what is done. After a change of light or camera the model is fine-tuned on its own training images
 under that change and on the labelled ones. After a change of class shares the prior of its classifier is shifted. A
 lens that is out of focus must be cleaned or focused by a person, unless --accept-blur says that it stays so. A gate
 compares the old and the new model on clean and on drifted images that neither has learned from, and refuses a model
 that is no better. Only a model that passes is written to --out, and --link is then pointed to it.
 
 With --forget NAME no verdict is needed: a copy of the bundle is published that no longer knows one of the conditions
-that it has learned. The model's answers stay the same, and requests under that condition are a drift again. A copy with
-a reference that has grown by requests without an alarm is what --grow-reference publishes.
+that it has learned. The model's answers stay the same, and requests under that condition are a drift again. A copy
+published with --grow-reference has a reference that has grown by requests that raised no alarm.
 
-An interrupted command publishes nothing: run it again, and it starts over.
+An interrupted command publishes nothing; run again, it starts over.
 
 Exit status: 0 adapted, forgotten, or nothing to do; 1 training failed, or the service did not answer; 2 wrong options
 or files, or a condition that the model knows already; 3 refused by the gate; 4 a person must act first; 143 stopped.
@@ -68,7 +68,7 @@ class AdaptOptions:
     service: str | None = None
     """URL of the running service, such as http://127.0.0.1:8000, to read the verdict from its /drift"""
     verdict: OptionalLocalPath = None
-    """file with the verdict instead: a reply of /drift, or the output of jobs.check --json"""
+    """file with the verdict instead: a reply of /drift, or the output of equipoise check --json"""
     capture_dir: str | None = None
     """folder or URL of the captured requests, of which the labelled ones are used"""
     labels: OptionalLocalPath = None

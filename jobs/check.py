@@ -1,8 +1,8 @@
 """Check whether images, rows of a table or texts look like the reference of a bundle; if not, name what changed.
 
-It takes what the model takes: a folder of images; a CSV or parquet file; a text file or a folder of .txt files. Rows
-with the label, which a check does not need, also get the error measured. Causes found in images are checked by undoing
-them: they are proved if little of the drift is left. The verdict is printed; --out also writes verdict.json and
+It takes what the model takes: a folder of images; a CSV or parquet file; a text file or a folder of .txt files. Labels
+are not needed; where rows have them, the error is measured too. Causes found in images are checked by undoing them:
+they are proved if little of the drift is left. The verdict is printed; --out also writes verdict.json and
 drift.html, a page that shows what changed most. The command changes nothing else and can be run again at any time,
 which replaces both files.
 

@@ -1,4 +1,4 @@
-"""Compare one worker with two that share its batch: why the second makes it slower, and from which batch on it pays.
+"""Compare one worker with two that share its batch: from which batch on the second pays, and why not before.
 
 Both take the same steps with the same examples. The seconds of two workers are predicted from steps without an exchange
 and from the exchange of gradients by itself, then measured in turns. Writes comparison.json and the page

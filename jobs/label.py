@@ -1,10 +1,10 @@
 """Label pictures in the browser: boxes or classes, by several people at once, with a model's first guesses.
 
 Serves a page on which people draw boxes or choose classes for the pictures of a folder, until Ctrl-C. Each picture's
-labels are one JSON file, written whole or not at all; the same command goes on where it was stopped. Labels that were
-given elsewhere can be taken over, and all labelled pictures exported as a data set in another format.
+labels are one JSON file, written whole or not at all; the same command continues where it was stopped. Labels that were
+given elsewhere can be imported, and all labelled pictures exported as a data set in another format.
 
-Exit status: 0 exported; 1 the disk is full; 2 wrong options or files; 143 stopped.
+Exit status: 0 exported, with --export; 1 the disk is full; 2 wrong options or files; 143 stopped.
 """
 
 from jobs import prepare_process

@@ -1,7 +1,7 @@
 """Time sums of tensors by every all-reduce algorithm on the workers of a cluster, and the links that they travel on.
 
-Shows which algorithm is the fastest for tensors of which size. Writes links.csv, which `jobs.plan --algorithms` takes,
-and the page links.html to --out; the same command measures again and replaces both.
+Shows which algorithm is the fastest for tensors of which size. Writes links.csv, which `equipoise plan --algorithms`
+takes, and the page links.html to --out; the same command measures again and replaces both.
 
 Exit status: 0 both files were written; 1 a worker failed, or the object store did not answer; 2 wrong options or files;
 143 stopped.

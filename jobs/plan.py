@@ -118,7 +118,7 @@ class PlanOptions:
     h100=4usd"""
     watts: float | None = None
     """power that a worker draws, assumed where --system has no column joules (of one step of all workers): the plan
-    then tells the energy to the target"""
+    then has the energy to the target"""
     memory: str | None = None
     """memory that a worker may use, such as 16GB or 512MiB: settings that need more, by the column peak_bytes of
     --system, are left out"""

@@ -53,7 +53,7 @@ class ProfileOptions(TrainConfig):
     try_proposals: Annotated[bool, tyro.conf.arg(name="try")] = False
     """measure the proposals that promise more than 5 %, and say which are confirmed"""
     consider: tuple[str, ...] = DEFAULT_PROPOSALS
-    """proposals that need timings of their own, of: "double batch", "twice the link", bf16, channels_last and compile,
+    """proposals to time separately, of: "double batch", "twice the link", bf16, channels_last and compile,
     which takes up to a minute"""
 
     def __post_init__(self) -> None:

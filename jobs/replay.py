@@ -2,7 +2,7 @@
 
 The workers of `--sync async:S` push gradients when they are ready, so two runs of the same command differ. The log of
 arrivals (arrivals.jsonl in the folder of the run) says which gradients were in each update, and at which weights they
-were computed. From it the weights follow to the last bits, on any machine.
+were computed. From it the weights can be computed again, up to the last bits, on any machine.
 
 Exit status: 0 the weights are equal; 1 they differ, or the object store did not answer; 2 wrong options or files.
 """

@@ -185,7 +185,7 @@ def describe_energy_used(record: Record) -> list[str]:
     if record.config.command or not record.laps:
         return []
     if record.joules is None:
-        return ["  energy     unknown, as this machine tells none; --watts assumes a power"]
+        return ["  energy     unknown, as this machine has no counters that you may read; --watts assumes a power"]
     assumed = "" if record.config.watts is None else f", assuming {record.config.watts:,.4g} W a worker"
     return [f"  energy     {format_joules(record.joules)}{assumed}"]
 

@@ -68,7 +68,7 @@ READING_OF_ANSWERS = (
     " them, whether the model is right or not."
 )
 READING_OF_BOX_COUNTS = (
-    "Grey is in how many images of the reference the model finds so many boxes, blue in how many it does now. Where"
+    "Grey is in how many images of the reference the model finds a number of boxes, blue in how many it does now. Where"
     " images have changed, this need not be what they show: the model may miss boxes, or find some that are not there."
 )
 EXAMPLE_WORDS: dict[ProfileKind, ExampleWords] = {

@@ -29,11 +29,11 @@ NO_TRACE_NAME = "<extra></extra>"  # in Plotly's templates of hover texts
 READING_OF_FRONT = (
     "Time runs to the right and cost upwards, so that the best plans are at the lower left. Filled marks combine a step"
     " time and examples that were both measured; hollow ones need a prediction. The diamond is the knee of the front,"
-    " beyond which more speed costs ever more; the star is the cheapest plan within the deadline of the slider."
+    " beyond which less time costs much more; the star is the cheapest plan within the deadline of the slider."
 )
 READING_OF_DEVICES = (
-    " Each kind of worker has marks of its own; the other panels are of the one of the plan. Without prices each"
-    " has a front of its own, because their worker-seconds are different costs."
+    " Each kind of worker has its own marks; the other panels show the kind of the plan. Without prices each kind"
+    " has its own front, because their worker-seconds are different costs."
 )
 READING_OF_HEATMAP = (
     "Each cell is the predicted time to the target with that many workers and examples per worker, at the best learning"

@@ -53,7 +53,7 @@ MAX_PLOT_LINES = 4  # the palette has two more colours, for the fit and the plan
 READING_OF_CURVES = (
     "All rows share the global batch below: the examples that one step averages over. Filled marks were measured;"
     " dotted lines and hollow marks were predicted; bands and bars are 80 % intervals. The star is the plan, at its"
-    " predicted time. A run that was made with a plan has a mark of its own, in the colour of its workers, where it"
+    " predicted time. A run that was made with a plan has another mark, in the colour of its workers, where it"
     " ended: six points where it confirmed the plan, a cross where it refuted it. One that never reached the target is"
     " drawn at the upper end of its interval."
 )

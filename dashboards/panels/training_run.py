@@ -36,7 +36,7 @@ from equipoise.runs.target import Target
 
 STEP_PART_NAMES = {"compute": "computing", "exchange": "exchanging gradients", "data": "loading data"}
 READING_OF_LAPS = (
-    "All rows share the examples seen below; each point is a lap, a stretch of steps that is timed as one. The axis of"
+    "All rows share the examples seen below; each point is a lap, some steps that are timed together. The axis of"
     " the metric is on the right; a dotted line is its target. Bars are the time of a step of the slowest worker (of"
     " asynchronous ones in the mean): computing, what the gradient exchange adds to it, and waiting for data;"
     " evaluations are not in them. The noise scale is the number of examples beyond which a larger batch teaches little"

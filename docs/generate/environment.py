@@ -7,8 +7,8 @@ from equipoise.storage.retry import DEFAULT_RETRY_SECONDS
 from jobs.ray_tune.tuner import STOP_SECONDS
 
 VARIABLES_INTRODUCTION = """\
-Equipoise has two variables of its own. All others belong to Ray, to the stores and to the libraries below it. Variables
-are read on the machine on which a process runs: on a cluster, set them on every node."""
+Variables whose names begin with `EQUIPOISE_` are the project's own. All others belong to Ray, to the stores and to the
+libraries below it. Variables are read on the machine on which a process runs: on a cluster, set them on every node."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,18 @@ GROUPS: dict[str, tuple[str, list[EnvironmentVariable]]] = {
             EnvironmentVariable(
                 "EQUIPOISE_COMMAND_ID",
                 "",
-                "Set for a training command by `--command`, and inherited by all that it starts, which ends with it.",
+                "Mark that Equipoise sets for a training program of `--command`, by which it finds and ends all"
+                " processes that the program has started. Do not set it.",
             ),
             EnvironmentVariable(
-                "RANK", "0", "Number of a process of training, as torchrun sets it: only 0 prints reports of progress."
+                "RANK", "0", "Number of a training process, as torchrun sets it: only 0 prints reports of progress."
             ),
         ],
     ),
     "Object stores": (
-        "Credentials never stand in a URL. They come from the role of the machine, from files such as"
-        " `~/.aws/credentials`, or from these variables, wherever a process runs; a job does not take them along.",
+        "Credentials are never part of a URL. They come from the role of the machine, from files such as"
+        " `~/.aws/credentials`, or from these variables on the machine on which a process runs; a submitted job does"
+        " not bring them along.",
         [
             EnvironmentVariable("AWS_ACCESS_KEY_ID", "", "Key for `s3://` URLs.", in_sources=False),
             EnvironmentVariable("AWS_SECRET_ACCESS_KEY", "", "Secret of that key.", in_sources=False),

@@ -34,11 +34,9 @@ TEXTS = {
         "record.json",
         "`train`, `sweep`, `observe`",
         "The record of one training run: its options, every lap, and how it ended. `equipoise train` writes it to"
-        " `--out` when the run ends, `equipoise sweep` for each trial as `trials/batch-B-lr-R-seed-S.json`, those"
-        " with other ways of exchange than exact sums in `trials/exchanges/`, and for the run that confirms a plan."
-        " It is"
-        " never changed afterwards, except that a trial writes it anew as it goes"
-        " on.",
+        " `--out` when the run ends. `equipoise sweep` writes one for each trial as `trials/batch-B-lr-R-seed-S.json`,"
+        " for trials with other ways of exchange than exact sums in `trials/exchanges/`, and one for the confirmation"
+        " run. It is not changed afterwards, except that a trial in progress writes it again and again.",
     ),
     "trial.json": FileText(
         "trial.json",
@@ -71,8 +69,8 @@ TEXTS = {
         "you, `sweep`, or `observe`",
         "Step times for `equipoise plan --system`: a row for each number of workers and batch size, without gradient"
         " accumulation. A sweep writes it again whenever it has timed more; `equipoise.observe` writes the row of its"
-        " run. Other columns are kept and not read. Rows of different devices, exchanges and rates are fitted apart:"
-        " see [How a sum travels](../explanation/how-a-sum-travels.md).",
+        " run. Other columns are kept and not read. Rows of different devices, exchanges and rates are fitted"
+        " separately: see [How a sum travels](../explanation/how-a-sum-travels.md).",
     ),
     "exchange.csv": FileText(
         "exchange.csv",
@@ -91,7 +89,8 @@ TEXTS = {
         "`sweep`",
         "Examples to each of several targets of a sweep, the easiest first: a row for each trial and target, where the"
         " trial's metric crossed it. Trials run to the last target, and `statistical.csv` has that one alone. A trial"
-        " that was cut off has rows for the targets that it had passed. There is none for a single target.",
+        " that was cut off has rows for the targets that it had passed. A sweep to a single target does not write the"
+        " file.",
     ),
     "links.csv": FileText(
         "links.csv",
@@ -102,8 +101,8 @@ TEXTS = {
     "plan.json": FileText(
         "plan.json",
         "`plan`, `sweep`",
-        "The plan, the fits behind it, and all that was predicted. `equipoise plan` and `equipoise sweep` write it,"
-        " and a sweep writes it again after each run that confirms or refutes it. `equipoise train --plan` reads it."
+        "The plan, the fits behind it, and everything that was predicted. `equipoise plan` and `equipoise sweep` write"
+        " it; a sweep writes it again after each run that confirms or refutes it. `equipoise train --plan` reads it."
         " Parts are null where what they need was not measured, and `warnings` then say what to measure.",
     ),
     "memory.json": FileText(
@@ -160,7 +159,8 @@ TEXTS = {
     "model.json": FileText(
         "model.json",
         "`export-page`",
-        "What a page in the browser knows of the model that it runs: classes, and how a picture becomes its input."
+        "What a page in the browser needs to know about the model that it runs: classes, and how a picture becomes its"
+        " input."
         " Beside it lie `model.onnx`, as in the bundle, and the page itself.",
     ),
     "verdict.json": FileText(
@@ -196,15 +196,15 @@ EXCHANGE_MEANINGS = {
     "sent_bytes": "bytes that leave a worker in a step, averaged over the steps from one exchange to the next",
     "encode_seconds": "seconds of a step that compression takes",
     "bits_per_second": "rate of the slowest link",
-    "joules": "energy of a step of all workers, from which the plan tells the energy to the target",
+    "joules": "energy of a step of all workers, from which the energy to the target is predicted",
     "peak_bytes": "most bytes in the tensors of a worker; with `--memory`, no plan needs more",
 }
 DEVICE_VALUES = "a name of up to 60 characters or empty"
-STEP_DEVICE_MEANING = "kind of worker, such as `a10`; each has two rows at least; empty for workers without a name"
+STEP_DEVICE_MEANING = "kind of worker, such as `a10`; each has at least two rows; empty for workers without a name"
 NETWORK_DEVICE_MEANING = "kind of worker, as in `system.csv`, whose network was timed; empty for that of all kinds"
 RUN_EXCHANGE_MEANINGS = {
     "exchange": "way of exchange of the run, as in `system.csv`; empty for exact sums",
-    "workers": "workers of the run; a plan with another exchange than exact sums is then for as many",
+    "workers": "workers of the run; a plan with another exchange than exact sums then has this number of workers",
     "momentum": "momentum of the run, where it is not that of the runs with exact sums; the plan then sets it",
 }
 STATISTICAL_MEANINGS = {

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 NOTICE = "<!-- Written by `make docs-reference` from the code: change the texts there, not here. -->"
 CODE_WORDS = re.compile(
-    r"(?<![\w/.-])(?:--[a-z][a-z-]*|[\w*-]+\.(?:json|jsonl|csv|html|md|npz|onnx|safetensors)\b|module:attribute"
+    r"(?<![\w/.-])(?:--[a-z][a-z-]*|[\w*-]+\.(?:json\.gz|json|jsonl|csv|html|md|npz|onnx|safetensors)\b|module:attribute"
     r"|[A-Z]+(?:[:/][A-Z]+)+(?:\.png)?|s3://[\w/.*]*[\w*]|https?://[\w:./]+\w)"
 )
 """options, files, MIN:MAX and URLs"""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Union, get_args, get_origin
 
+import equipoise
 from docs.generate.markdown import (
     MISSING,
     build_page,
@@ -49,26 +50,26 @@ PUBLIC_NAMES = {
 }
 """module of each public name, in the order of the page"""
 PYTHON_INTRODUCTION = """\
-The names below are public; everything else in the packages may change at any time. None of them but `sweep` needs Ray:
-`laps` trains in the process that calls it.
+The names in `equipoise.__all__` are public, and so is `EquipoiseClient`; everything else in the packages
+[may change at any time](../releases.md#what-is-public). This page describes those that most programs need. None but
+`sweep` needs Ray: `laps` trains in the process that calls it.
 
-| to | take |
+| to | use |
 |---|---|
 | train in a notebook, a test or under `torchrun` | [`TrainConfig`](#trainconfig), [`laps`](#laps) |
 | find the fastest plan for a workload from a notebook | [`sweep`](#sweep) |
-| watch a training loop of your own | [`observe`](#observe), [`Observer`](#observer) |
+| watch your own training loop | [`observe`](#observe), [`Observer`](#observer) |
 | train on your own images | [`ImageWorkload`](#imageworkload), [`Split`](#split), [`Augment`](#augment) |
 | train on your own data of any kind | [`Workload`](#workload), [`Split`](#split), [`Unit`](#unit) |
 | predict with a published model | [`load_bundle`](#load_bundle), [`ImageBundle`](#imagebundle) |
-| predict rows of a table, or how a text goes on | [`TableBundle`](#tablebundle), [`TextBundle`](#textbundle) |
+| predict for rows of a table or for texts | [`TableBundle`](#tablebundle), [`TextBundle`](#textbundle) |
 | find boxes in photographs | [`BoxesBundle`](#boxesbundle), [`FoundBox`](#foundbox) |
 | read a plan | [`PlanDocument`](#plandocument) |
+| start jobs on a running site, and read their results | [`EquipoiseClient`](#equipoiseclient) |
 | handle mistakes of a user | [`EquipoiseError`](#equipoiseerror) |
 
 ```python skip="an example"
-from equipoise.bundle.bundle import load_bundle
-from equipoise.config import TrainConfig
-from equipoise.training.loop import laps
+from equipoise import TrainConfig, laps, load_bundle
 
 for lap in laps(TrainConfig(workload="digits", batch_size=64, lr=0.1)):
     print(lap.seen, lap.loss, lap.metric)
@@ -96,12 +97,17 @@ def build_name_section(name: str) -> Iterator[str]:
     """Yield the section of a public name."""
     value = getattr(importlib.import_module(PUBLIC_NAMES[name]), name)
     yield f"## {name}"
-    yield format_fence("python", f"from {PUBLIC_NAMES[name]} import {name}", "an import")
+    yield format_fence("python", f"from {find_public_module(name)} import {name}", "an import")
     if inspect.isclass(value):
         yield from build_class_blocks(value)
     else:
         yield format_fence("python", format_signature(name, value), "a signature")
         yield mark_code(inspect.getdoc(value) or "")
+
+
+def find_public_module(name: str) -> str:
+    """Return the module that a public name is imported from by programs of users."""
+    return "equipoise" if name in equipoise.__all__ else PUBLIC_NAMES[name]
 
 
 def build_class_blocks(kind: type) -> Iterator[str]:

@@ -58,7 +58,9 @@ def require_manifest(folder: Path) -> Path:
         raise EquipoiseError("bundle-missing", f"{str(folder)[:80]} is not a bundle ({error.strerror})") from None
     if not has_manifest:
         raise EquipoiseError(
-            "bundle-missing", f"{folder} is not a bundle: it has no {MANIFEST_FILE}", "publish one with jobs.publish"
+            "bundle-missing",
+            f"{folder} is not a bundle: it has no {MANIFEST_FILE}",
+            "publish one with equipoise publish",
         )
     return folder / MANIFEST_FILE
 

@@ -31,7 +31,7 @@ PLAN_FILE = "plan.json"
 PLAN_SCHEMA = 1
 PLAN_KEYS = ("plan", "front", "warnings")
 """keys that every plan.json has, by which it is told from other JSON"""
-WRITE_PLAN_AGAIN = "write it again with jobs.plan or jobs.sweep"
+WRITE_PLAN_AGAIN = "write it again with equipoise plan or equipoise sweep"
 Bottleneck = Literal["compute", "exchange", "noise", "data loading"]
 """what limits the speed: computing, the exchange, or gradient noise past the critical batch"""
 
@@ -155,7 +155,7 @@ class PlanDocument:
     options: tuple[PlanOptionEntry, ...] = ()
     """all settings that the plan was chosen from"""
     knee: PredictedSetting | None = None
-    """setting of the front beyond which time and cost trade badly"""
+    """setting of the front beyond which less time costs much more"""
     system: StepTimeSection | None = None
     """fit of the step times"""
     statistical: ExamplesSection | None = None
@@ -203,7 +203,9 @@ class PlanDocument:
     def from_json(cls, contents: object, problem: str = "cannot read the plan", remedy: str = WRITE_PLAN_AGAIN) -> Self:
         """Build a document from the contents of plan.json; refuse contents that are none, or of another schema."""
         if not is_plan(contents):
-            raise EquipoiseError("plan-invalid", f"{problem}: it was not written by jobs.plan or jobs.sweep", remedy)
+            raise EquipoiseError(
+                "plan-invalid", f"{problem}: it was not written by equipoise plan or equipoise sweep", remedy
+            )
         if type(schema := contents.get("schema")) is not int or schema != PLAN_SCHEMA:  # True and 1.0 equal 1
             raise EquipoiseError(
                 "plan-invalid", f"{problem}: its schema is {schema!a:.40}, this version reads {PLAN_SCHEMA}", remedy

@@ -49,7 +49,7 @@ class TrainingSetup:
     workload: str | None = None
     """name of the workload"""
     command: str | None = None
-    """training program that was run instead of a workload; what it trains is its own affair"""
+    """training program that was run instead of a workload; what it trains is not known"""
     data: str | None = None
     """digest of the training and validation examples and their targets"""
     training_examples: Count | None = None
@@ -135,7 +135,7 @@ def describe_device_mismatch(planned: HardwareFacts, used: HardwareFacts) -> str
         return None
     return (
         f"the plan was measured on {devices[0]} and this run uses {devices[1]}: its examples to the target hold, its"
-        " seconds do not; run the same jobs.sweep with another --out here, or time its batches again"
+        " seconds do not; run the same sweep with another --out here, or time its batches again"
     )
 
 

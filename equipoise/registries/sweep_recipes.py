@@ -87,7 +87,7 @@ def parse_part(part: str) -> dict[str, RecipeValue]:
             "option-choice",
             f"cannot compare {kind!a} in a sweep: it searches the learning rate of each batch, and its batches stay as"
             " they are",
-            "compare them in runs of jobs.train, with --scaling-rule or --grow-batch",
+            "compare them in runs of equipoise train, with --scaling-rule or --grow-batch",
         )
     form = RECIPE_FORMS.get(kind)
     if form is None:

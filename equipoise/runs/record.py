@@ -143,7 +143,7 @@ class Record:
     machine: HardwareFacts
     """hardware and software versions that the run was measured on"""
     laps: Sequence[Lap] = field(repr=False)
-    """laps in the order of time"""
+    """laps in chronological order"""
     status: RunStatus
     """how the run ended: `reached_target`; `max_examples` without reaching the target; `stopped_early` because the
     metric no longer improved (--patience); `failed`; `pruned` as a trial that could no longer matter; `cut_off` as a

@@ -6,7 +6,7 @@ import time
 
 
 def report(*, examples: int, metric: float | None = None, seconds: float | None = None) -> None:
-    """Print the progress of training as one JSON line, which `jobs.sweep --command` and `jobs.train --command` read.
+    """Print the progress of training as one JSON line, which `equipoise sweep --command` and `train --command` read.
 
     Of several processes that training starts, only the one with RANK 0 prints. Call it with `examples=0` when training
     begins, after imports and data are loaded, so that these are not counted.

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import tyro
@@ -20,6 +19,7 @@ from tyro._errors import (  # its documented hook for mistakes, not yet public; 
     on_parse_error,
 )
 
+from equipoise.command_line import format_command_name
 from equipoise.errors import EquipoiseError
 
 Options = TypeVar("Options")
@@ -110,14 +110,6 @@ def find_own_error(error: BaseException | None) -> EquipoiseError | None:
     while error is not None and not isinstance(error, EquipoiseError):
         error = error.__cause__ or error.__context__
     return error
-
-
-def format_command_name() -> str:
-    """Return the command as a user types it: `python -m` leaves the path of a file, which a job has somewhere else."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is None or not Path(sys.argv[0]).is_absolute():
-        return sys.argv[0]
-    return f"python -m {spec.name.removesuffix('.__main__')}"
 
 
 def list_option_names(options_class: type) -> list[str]:

@@ -28,7 +28,7 @@ PLAN_OPTION_WORDS = {
     "momentum": "as the momentum",
 }
 EXCHANGE_OPTIONS = ("all_reduce", "sync", "compression", "servers", "sharding", "momentum")
-PLAN_REMEDY = "give the plan.json of a sweep or of jobs.plan"
+PLAN_REMEDY = "give the plan.json of equipoise sweep or equipoise plan"
 
 
 class RecommendedPlan(NamedTuple):
@@ -118,7 +118,7 @@ def require_planned_settings(location: Path, plan: PlanEntry, run_folder: Path, 
         "plan-mismatch",
         f"cannot publish --run {run_folder} with --plan {location}: the plan has {format_settings(settings)}, and the"
         f" run was trained with {format_settings(run_settings)}",
-        "give the run that jobs.train --plan made of it, or leave out --plan",
+        "give the run that equipoise train --plan made of it, or leave out --plan",
     )
 
 
@@ -154,7 +154,7 @@ def read_recommended_plan(location: Path) -> RecommendedPlan:
     problem = f"cannot use --plan {location}"
     if not is_plan(contents):
         raise EquipoiseError(
-            "plan-missing", f"{problem}: it is not a plan, jobs.plan and jobs.sweep wrote no such file", PLAN_REMEDY
+            "plan-missing", f"{problem}: it is not a plan of equipoise sweep or equipoise plan", PLAN_REMEDY
         )
     document = PlanDocument.from_json(contents, problem, PLAN_REMEDY)
     if document.plan is None:

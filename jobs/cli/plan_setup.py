@@ -54,7 +54,7 @@ def require_same_setup(
         raise EquipoiseError(
             "plan-mismatch",
             f"cannot apply --plan {location}: it was measured with {'; '.join(differences)}",
-            "give the run the same options, or find its own plan with jobs.sweep and another --out",
+            "give the run the same options, or find its own plan with equipoise sweep and another --out",
         )
     if note := describe_target_mismatch(planned, setup):
         print(f"note: {note}", file=sys.stderr)

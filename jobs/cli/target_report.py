@@ -27,5 +27,5 @@ def describe_schedule(schedule: BatchSchedule) -> list[str]:
     """Describe in two lines a plan whose batch grows on the way: what it gains, and what the prediction assumes."""
     return [
         f"a batch that grows on the way: {schedule.describe_gain()}",
-        f"  it {schedule.note}; jobs.train --plan trains the plan with its constant batch",
+        f"  it {schedule.note}; equipoise train --plan trains the plan with its constant batch",
     ]

@@ -33,7 +33,7 @@ KUBERNETES_RESOURCE_NAMES = {"CPU": "cpu", "GPU": "nvidia.com/gpu"}
 @command()
 def main() -> int:
     """Set the limits of the running cluster; return exit status 0 when they are set, 2 when the file has none."""
-    parser = CommandParser(prog="python -m jobs.cluster.limits", description=__doc__)
+    parser = CommandParser(description=__doc__)
     parser.add_argument("file", type=Path)
     put_cluster_config(read_cluster_limits(parser.parse_args().file))
     return 0

@@ -1,6 +1,4 @@
-"""Run an autoscaling cluster on this machine.
-
-    python -m jobs.cluster.local cluster.local.yaml
+"""Run an autoscaling cluster on this machine, such as that of cluster.local.yaml.
 
 Starts the head with the environment variables that Ray's node provider for one machine needs. The head listens on
 loopback only and requires the token from whoever submits jobs. Ctrl-C stops it with all its nodes.

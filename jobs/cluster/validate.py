@@ -1,7 +1,5 @@
 """Check a cluster file before `ray up` spends money on it.
 
-    python -m jobs.cluster.validate cluster.yaml
-
 Ray checks only the outer structure: `provider` and `node_config` are read by the cloud alone, so they are checked here
 against the clouds' own API descriptions. A file must also not open what Equipoise keeps closed: Ray without a token, or
 a dashboard on a public address. KubeRay manifests can be checked too.
@@ -69,7 +67,7 @@ def main() -> int:
 
 def build_parser() -> CommandParser:
     """Build the parser of the command's options."""
-    parser = CommandParser(prog="python -m jobs.cluster.validate", description=__doc__)
+    parser = CommandParser(description=__doc__)
     parser.add_argument(
         "files", nargs="+", type=PathText, metavar="FILE", help="cluster files of Ray, or KubeRay manifests"
     )

@@ -164,16 +164,16 @@ def write_summary_page(out: Path) -> list[str]:
 def list_next_commands(out: Path, act: str) -> list[str]:
     """Return the commands to try after an act."""
     pages = f".venv/bin/serve run services.pages:build runs={out.parent}  # live pages of all runs"
-    serve = f".venv/bin/serve run services.app:build bundle={out / 'bundles' / 'adapted'}  # then send it an image"
+    serve = f".venv/bin/equipoise serve bundle={out / 'bundles' / 'adapted'}  # then send it an image"
     if act == "detection":
         train = f"--workload boxes --data photos --out {out.parent}/photos  # your labelled pictures"
         return [
-            ".venv/bin/python -m jobs.label --images photos --out labels  # your pictures, then export them",
-            f".venv/bin/python -m jobs.train {train}",
+            ".venv/bin/equipoise label --images photos --out labels  # your pictures, then export them",
+            f".venv/bin/equipoise train {train}",
             serve,
         ]
     sweep = f"--workload folder --data photos --out {out.parent}/photos  # your images"
-    return [f".venv/bin/python -m jobs.sweep {sweep}", pages, serve]
+    return [f".venv/bin/equipoise sweep {sweep}", pages, serve]
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ class UpOptions:
     ray: str | None = None
     """URL of the dashboard of a running Ray, such as http://127.0.0.1:8265, to run jobs on"""
     cpus: int | None = None
-    """CPUs of the Ray that is started: so many workers of one CPU run at once; all of this machine by default"""
+    """CPUs of the Ray that is started, which limits how many workers run at once; by default all of this machine"""
 
     def validate(self) -> None:
         """Refuse options out of range, and folders that cannot be used."""

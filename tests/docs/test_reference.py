@@ -1,6 +1,7 @@
 """The pages in docs/reference are what the code generates, and leave out nothing that a user can meet."""
 
 import ast
+import importlib
 import inspect
 import re
 from dataclasses import fields, replace
@@ -10,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import equipoise
 from docs.generate.__main__ import PAGE_BUILDERS, REFERENCE_FOLDER
 from docs.generate.class_tables import collect_classes
 from docs.generate.cli import parse_exit_statuses
 from docs.generate.environment import list_variables
 from docs.generate.file_formats import FILES, JSON_FILES, TEXTS, list_npz_arrays
+from docs.generate.markdown import mark_code
 from docs.generate.options import load_option_groups
 from docs.generate.python_api import PUBLIC_NAMES
 from equipoise.config import TrainConfig
@@ -189,7 +192,14 @@ def test_every_file_has_a_section():
     assert all(f"\n## {text.title}\n" in read_page("file-formats.md") for text in TEXTS.values())
 
 
+def test_whole_names_of_files_are_marked_as_code():
+    text = "writes profile.json and trace-worker-0.json.gz to --out"
+    assert mark_code(text) == "writes `profile.json` and `trace-worker-0.json.gz` to `--out`"
+
+
 @pytest.mark.parametrize("name", PUBLIC_NAMES)
 def test_page_describes_every_public_name(name):
     section = read_page("python-api.md").partition(f"\n## {name}\n")[2].partition("\n## ")[0]
-    assert f"\nfrom {PUBLIC_NAMES[name]} import {name}\n" in section
+    module = section.partition("\nfrom ")[2].partition(f" import {name}\n")[0]
+    assert hasattr(importlib.import_module(module), name)
+    assert module == ("equipoise" if name in equipoise.__all__ else PUBLIC_NAMES[name])

@@ -130,7 +130,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             cls,
             code="verdict-invalid",
             problem=problem,
-            remedy="give a reply of /drift, or the output of jobs.check --json",
+            remedy="give a reply of /drift, or the output of equipoise check --json",
         )
 
 

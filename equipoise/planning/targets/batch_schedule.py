@@ -55,7 +55,7 @@ class ScheduleStage:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSchedule:
-    """Plan whose batch grows on the way, beside the plan of a constant batch that `jobs.train --plan` trains."""
+    """Plan whose batch grows on the way, beside the plan of a constant batch that `equipoise train --plan` trains."""
 
     stages: tuple[ScheduleStage, ...]
     """stages in the order of training"""

@@ -42,7 +42,7 @@ LAYOUTS = {
     ),
     "adapt": FormLayout(
         title="Adapt",
-        lead="Bring back a model whose requests have drifted, with labelled captures.",
+        lead="Adapt a model whose requests have drifted, with labelled captures.",
         first=("out", "bundle", "service", "verdict", "capture-dir", "epochs"),
     ),
     "profile": FormLayout(

@@ -56,6 +56,13 @@ def test_help_is_printed_without_a_command(tmp_path):
     assert run_command(SCRIPT, "--version", cwd=tmp_path).stdout.startswith("equipoise ")
 
 
+@pytest.mark.parametrize("name", ["pages", "validate-cluster"])
+def test_help_of_a_command_with_positional_arguments_has_its_name_and_its_paragraphs(name, tmp_path):
+    result = run_command(SCRIPT, name, "--help", cwd=tmp_path)
+    assert result.stdout.startswith(f"usage: equipoise {name} ")
+    assert f"\n\n{read_summary(COMMAND_MODULES[name])}\n\n" in result.stdout
+
+
 ECHO_MODULE = """
 import json, os, sys
 def main():

@@ -29,7 +29,7 @@ def test_schedule_is_two_lines_with_its_stages_and_what_it_assumes(document):
     assert batches.count(" at ") == 3
     assert ": 1 worker x 64 at lr 0.08 until 2.4, 1 worker x 256 at lr 0.16 until 2; predicted" in stages
     assert f"{document.schedule.gain:.0%} less" in stages
-    assert "does not depend on the batch that was used before" in note and "jobs.train --plan" in note
+    assert "does not depend on the batch that was used before" in note and "equipoise train --plan" in note
     assert "\n".join([batches, stages, note]) in format_plan(document)
 
 
