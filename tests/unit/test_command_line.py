@@ -237,7 +237,8 @@ def test_errors_of_the_system_are_sentences(error, text):
     [([], "option-missing"), (["a", "--x"], "option-unknown"), (["a", "--n", "z"], "option-format")],
 )
 def test_mistakes_in_simple_options_have_codes(arguments, code):
-    parser = CommandParser(prog="try")
+    parser = CommandParser("Try something.")
+    parser.prog = "try"  # in a test it is the command of pytest
     parser.add_argument("path")
     parser.add_argument("--n", type=int)
     with raises_code(code, "try --help lists the options"):
