@@ -41,7 +41,7 @@ def sweep(cluster, tmp_path_factory):
 
 def test_sweep_finds_the_batch_that_is_known_to_be_best(sweep):
     plan = json.loads((sweep / "plan.json").read_text())
-    assert 32 <= plan["plan"]["batch"] <= 128  # the best one is 57
+    assert plan["plan"]["batch"] in (32, 64, 128)  # the best one is 57
     assert plan["setup"]["command"] == KNOWN_CURVE and plan["confirmations"]
     assert (sweep / "curve.html").exists()
     assert not list_processes("known_curve_program.py")
@@ -52,8 +52,7 @@ def test_trials_are_records_as_those_of_a_workload(sweep):
     assert {trial["status"] for trial in trials} <= {"reached_target", "pruned", "cut_off"}
     for trial in trials:
         assert trial["config"]["command"] == KNOWN_CURVE and trial["target"] == 1
-        seen = trial["laps"][-1]["seen"] if trial["laps"] else 0  # the time may be up before the first report
-        assert sum(lap["examples"] for lap in trial["laps"]) == seen
+        assert sum(lap["examples"] for lap in trial["laps"]) == trial["laps"][-1]["seen"]
 
 
 def test_training_takes_settings_and_target_of_the_plan(cluster, sweep, tmp_path):

@@ -60,19 +60,14 @@ def test_ci_runs_every_test_but_those_of_clusters_and_of_other_frameworks_and_fu
     }
 
 
-@pytest.mark.parametrize("failures", [0, 1, 2])
-def test_ci_runs_a_failed_suite_once_more_and_fails_after_all_others(failures, tmp_path):
-    """A stand-in Makefile has a suite that fails its first times; every suite notes that it ran."""
+@pytest.mark.parametrize("failing", ["", "test-docs"])
+def test_ci_fails_with_a_failed_suite_after_it_has_run_all_others(failing, tmp_path):
+    """A stand-in Makefile notes which suites ran; one of them may fail."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
-    (tmp_path / "Makefile").write_text(
-        "%:\n\t@echo $@ $$PYTEST_ADDOPTS >> ran\n"
-        f"test-docs:\n\t@echo $@ $$PYTEST_ADDOPTS >> ran; test $$(grep -c $@ ran) -gt {failures}\n"
-    )
+    (tmp_path / "Makefile").write_text(f"%:\n\t@echo $@ >> ran; test $@ != '{failing}'\n")
     result = subprocess.run([tmp_path / ".ci" / "run"], capture_output=True, text=True)
     ran = (tmp_path / "ran").read_text().splitlines()
-    assert result.returncode == (failures == 2), result.stderr
-    assert ran.count("test-docs") == 1 and ran.count("test-docs --last-failed") == (failures > 0)
-    assert {"lint", "test", "test-ray", "test-examples"} <= set(ran)
-    assert ("failed at the first try: test-docs" in result.stdout) == (failures > 0)
-    assert ("failed twice: test-docs" in result.stdout) == (failures == 2)
+    assert (result.returncode != 0) == bool(failing), result.stderr
+    assert {"lint", "test", "test-ray", "test-docs", "test-examples"} <= set(ran) and len(ran) == len(set(ran))
+    assert ("failed: test-docs" in result.stdout) == bool(failing)
