@@ -10,6 +10,7 @@ const { kind, token, csrf, session } = document.body.dataset;
 const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8a8a8a", "#F0E442"]; // Okabe and Ito's
 const RENEW_MILLISECONDS = 60_000; // well within the minutes for which a picture is lent
 const MAX_HOLDERS = 20;
+const RELOAD_MILLISECONDS = 2000;
 
 const state = {
   holder: "", // id of this tab: who has the picture
@@ -54,19 +55,21 @@ const post = (path, body, options) => request(path, JSON.stringify(body), "appli
 
 // ---- who holds the picture: each tab has an id that survives a reload, and that a new tab takes over from a killed one
 
-const lockHolder = (id) =>
+const lockHolder = (id, options = { ifAvailable: true }) =>
   new Promise((resolve) => {
     const keep = (lock) => {
       resolve(Boolean(lock));
       return lock ? new Promise(() => {}) : undefined; // held until the tab ends, however it ends
     };
-    navigator.locks.request(`equipoise-label-${id}`, { ifAvailable: true }, keep).catch(() => resolve(false));
+    navigator.locks.request(`equipoise-label-${id}`, options, keep).catch(() => resolve(false));
   });
 
 const claimHolder = async () => {
-  const key = `equipoise-label-holders:${session}`;
-  const stored = [sessionStorage.getItem(key), ...JSON.parse(localStorage.getItem(key) ?? "[]")].filter(Boolean);
+  const key = `equipoise-label-holders:${session}`, own = sessionStorage.getItem(key);
+  const stored = [own, ...JSON.parse(localStorage.getItem(key) ?? "[]")].filter(Boolean);
   const known = [...new Set(stored)];
+  // a page that is loaded anew may start before its predecessor has let go
+  if (navigator.locks && own && (await lockHolder(own, { signal: AbortSignal.timeout(RELOAD_MILLISECONDS) }))) return own;
   if (navigator.locks) for (const id of known) if (await lockHolder(id)) return id;
   if (!navigator.locks && known[0] && sessionStorage.getItem(key)) return known[0]; // a page without TLS has no locks
   const id = [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -31,13 +31,17 @@ class SweepBudget:
         return MAX_TIMING_SHARE * self.seconds
 
 
-def suggest_budget(*, timing_seconds: float = 0.0, trials_seconds: float = 0.0) -> int:
+def suggest_budget(
+    *, timing_seconds: float = 0.0, trials_seconds: float = 0.0, given_timing_seconds: float = 0.0
+) -> int:
     """Return a budget, in round seconds, that leaves this much for timing steps and for all trials together.
 
-    The start of the processes of trials is added to their time.
+    The start of the processes of trials is added to their time. A budget whose time for timing steps was too short is
+    at least doubled: other programs may have slowed them down, and what a step took then says little.
     """
     trials_seconds += TRIAL_STARTUP_SECONDS if trials_seconds else 0.0
     seconds = SAFETY_FACTOR * max(timing_seconds / MAX_TIMING_SHARE, trials_seconds / (1 - MAX_TIMING_SHARE))
+    seconds = max(seconds, 2 * given_timing_seconds / MAX_TIMING_SHARE)
     unit = int(10 ** max(1, math.floor(math.log10(max(seconds, 1.0))) - 1))
     return max(unit, math.ceil(seconds / unit) * unit)
 

@@ -75,7 +75,7 @@ def time_batch_ladders(
     timings = load_all_timings(folder, batches_by_workers)
     for workers, batches in batches_by_workers.items():
         print_left_out(timings[workers], workers, batches)
-    require_enough_batches(timings, batches_by_workers)
+    require_enough_batches(timings, batches_by_workers, max_seconds)
     tables = build_timing_tables(timings, batches_by_workers, started_at)
     if tables.steps.empty:
         raise EquipoiseError("memory-exceeded", "no batch size fits in memory", "choose smaller ones with --batch-size")
@@ -163,7 +163,7 @@ def has_enough_batches(timings: WorkerCountTimings, batches: list[int]) -> bool:
 
 
 def require_enough_batches(
-    timings_by_workers: dict[int, WorkerCountTimings], batches_by_workers: dict[int, list[int]]
+    timings_by_workers: dict[int, WorkerCountTimings], batches_by_workers: dict[int, list[int]], max_seconds: float
 ) -> None:
     """Refuse to go on if the budget has no time for two batch sizes on a number of workers, and say which would do.
 
@@ -175,7 +175,8 @@ def require_enough_batches(
             continue
         untimed = timings.untimed_batches(batches)
         missing = sorted(batch.timing_seconds for batch in untimed)[:MIN_BATCH_SIZES]
-        budget = suggest_budget(timing_seconds=(timings.elapsed_seconds + sum(missing)) * len(batches_by_workers))
+        needed = (timings.elapsed_seconds + sum(missing)) * len(batches_by_workers)
+        budget = suggest_budget(timing_seconds=needed, given_timing_seconds=max_seconds)
         raise EquipoiseError(
             "budget-too-small",
             f"a step of {untimed[0].batch} examples per worker on {pluralize(workers, 'worker')} takes about"

@@ -182,7 +182,8 @@ def time_settings(
         done = sum(timing.workers == workers for timing in timings)
         if done < min(MIN_BATCH_SIZES, len(batches)):
             slowest = max(timing.elapsed_seconds for timing in timings)
-            budget = suggest_budget(timing_seconds=MIN_BATCH_SIZES * slowest * len(batches_by_workers))
+            needed = MIN_BATCH_SIZES * slowest * len(batches_by_workers)
+            budget = suggest_budget(timing_seconds=needed, given_timing_seconds=max_seconds)
             raise EquipoiseError(
                 "budget-too-small",
                 f"timing the command at one batch size takes {format_number(slowest)} s, and there is no time for two"

@@ -4,6 +4,7 @@ import os
 import signal
 
 from equipoise.labels.store import LabelStore
+from jobs.cluster.processes import wait_until
 from tests.support.labelling import write_pictures
 from tests.support.labelling_person import READY, is_close, stored_boxes
 
@@ -57,6 +58,7 @@ def test_tab_that_is_killed_in_mid_box_loses_only_that_box(client, open_page, br
     with person.page.expect_event("crash"):
         kill_tabs(browser.engine)
     assert is_close(stored_boxes(tmp_path), [("cola", 20, 20, 30, 40)])
+    wait_for_free_locks(person.page.context, client)
     again = open_page(client, context=person.page.context)
     assert "here again" in again.page.locator("#status").inner_text()
     assert is_close(again.boxes(), [("cola", 60, 20, 30, 40)])
@@ -68,8 +70,16 @@ def kill_tabs(engine):
     """Kill the processes of all tabs of the browser that this test has started."""
     session = engine.new_browser_cdp_session()
     for process in session.send("SystemInfo.getProcessInfo")["processInfo"]:
-        if process["type"] == "renderer":
+        if process["type"] == "renderer" and process["id"] > 0:  # 0: about to start; its signal would end this test
             os.kill(process["id"], signal.SIGKILL)
+
+
+def wait_for_free_locks(context, client):
+    """Wait until the browser has noticed that the killed tab no longer has a picture."""
+    page = context.new_page()
+    page.goto(f"{client.url}assets/label.js")
+    wait_until(lambda: not page.evaluate("async () => (await navigator.locks.query()).held.length"), 20)
+    page.close()
 
 
 def test_reload_keeps_the_picture_and_what_was_drawn(client, open_page):
@@ -82,3 +92,13 @@ def test_reload_keeps_the_picture_and_what_was_drawn(client, open_page):
     assert shown.startswith("0 of 4") and "others" not in shown
     person.press("s")
     assert is_close(person.boxes(), [("cola", 20, 20, 30, 40)])
+
+
+def test_copy_of_a_tab_takes_another_picture(client, open_page):
+    person = open_page(client)
+    with person.page.context.expect_page() as opened:
+        person.page.evaluate("() => void window.open(location.href)")  # the copy has the id of the first one's session
+    opened.value.wait_for_selector(READY)
+    assert opened.value.locator("#progress").inner_text() == "0 of 4 labelled, 1 with others"
+    assert person.page.locator("#status").inner_text().startswith("000.png")
+    assert opened.value.locator("#status").inner_text().startswith("001.png")

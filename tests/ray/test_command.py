@@ -9,10 +9,17 @@ import pytest
 
 from jobs.cluster.processes import wait_until
 from tests.support import reporting_programs as programs
+from tests.support.known_curve_program import best_lr, mean_examples_to_target, step_seconds
 from tests.support.ray_cluster import PATIENCE_SECONDS, ROOT
 
 KNOWN_CURVE = f"{sys.executable} {ROOT}/tests/support/known_curve_program.py"
 KNOWN_CURVE += " --batch-size {batch_size} --lr {lr} --seed {seed}"
+
+
+def mean_seconds(batch_size):
+    """Return the seconds to the target at the best learning rate, without noise."""
+    steps = mean_examples_to_target(batch_size, best_lr(batch_size)) / batch_size
+    return steps * step_seconds(batch_size)
 
 
 def build_command(job, command, out, *flags):
@@ -41,7 +48,7 @@ def sweep(cluster, tmp_path_factory):
 
 def test_sweep_finds_the_batch_that_is_known_to_be_best(sweep):
     plan = json.loads((sweep / "plan.json").read_text())
-    assert plan["plan"]["batch"] in (32, 64, 128)  # the best one is 57
+    assert mean_seconds(plan["plan"]["batch"]) <= 1.18 * mean_seconds(57)  # 57 is best; 32 to 128 are good enough
     assert plan["setup"]["command"] == KNOWN_CURVE and plan["confirmations"]
     assert (sweep / "curve.html").exists()
     assert not list_processes("known_curve_program.py")
@@ -52,7 +59,9 @@ def test_trials_are_records_as_those_of_a_workload(sweep):
     assert {trial["status"] for trial in trials} <= {"reached_target", "pruned", "cut_off"}
     for trial in trials:
         assert trial["config"]["command"] == KNOWN_CURVE and trial["target"] == 1
-        assert sum(lap["examples"] for lap in trial["laps"]) == trial["laps"][-1]["seen"]
+        seen = trial["laps"][-1]["seen"] if trial["laps"] else 0
+        assert sum(lap["examples"] for lap in trial["laps"]) == seen
+        assert seen > 0 or trial["status"] == "cut_off"  # the budget may end before the first report
 
 
 def test_training_takes_settings_and_target_of_the_plan(cluster, sweep, tmp_path):

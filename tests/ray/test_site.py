@@ -1,5 +1,6 @@
 """The site on a real Ray, by `equipoise up`: jobs go on without it, and a new site shows them."""
 
+import json
 import os
 import signal
 import subprocess
@@ -61,6 +62,23 @@ def test_a_job_survives_a_killed_site_and_is_stopped_and_resumed_by_the_next(sit
     wait_until(lambda: "examples" in site.client.get_job(resumed["id"])["progress"], START_SECONDS, "going on")
     assert any("resum" in line for line in site.client.read_log(resumed["id"]))
     assert [entry["out"] for entry in site.client.list_jobs(2)] == ["long", "long"]
+
+
+def test_a_sweep_goes_on_without_the_site_and_the_next_one_shows_it(site):
+    given = {"workers": "1", "batch_size": "16:64", "budget_seconds": 60}
+    job = site.client.start_job("sweep", workload="digits", out="sweep", **given)
+    trials = site.folder / "runs" / "sweep" / "trials"
+    wait_until(lambda: len([*trials.glob("*.json")]) > 1, START_SECONDS, "the first trials")
+    before = {path.name for path in trials.glob("*.json")}
+    assert site.end(signal.SIGKILL) == -signal.SIGKILL
+    wait_until(lambda: len([*trials.glob("*.json")]) > len(before), START_SECONDS, "a trial without the site")
+    site.start()
+    assert site.client.get_job(job["id"])["status"] == "running"
+    job = site.client.wait_for_job(job["id"], START_SECONDS)
+    assert (job["status"], job["failure"]) == ("finished", "")
+    assert before < {path.name for path in trials.glob("*.json")}
+    shown, stored = site.client.get_plan("sweep")["plan"], json.loads((trials.parent / "plan.json").read_text())["plan"]
+    assert [shown[name] for name in ("workers", "batch", "lr")] == [stored[name] for name in ("workers", "batch", "lr")]
 
 
 def test_down_says_what_it_stops_and_leaves_nothing_running(site):

@@ -41,6 +41,11 @@ def test_suggested_budget_has_time_for_both_parts_with_a_margin(timing, trials, 
     assert suggest_budget(timing_seconds=timing, trials_seconds=trials) == budget
 
 
+def test_a_budget_that_was_too_small_for_timing_is_at_least_doubled():
+    assert suggest_budget(timing_seconds=10.0, given_timing_seconds=48.0) == 240  # 120 s were given
+    assert suggest_budget(timing_seconds=100.0, given_timing_seconds=48.0) == 380
+
+
 def test_examples_to_the_target_are_guessed_from_the_progress():
     assert estimate_examples_to_target(build_trial(0.3, 0.45)) == pytest.approx(800)
     assert estimate_examples_to_target(build_trial(0.3, 0.9 / math.sqrt(2), None)) == pytest.approx(600)
