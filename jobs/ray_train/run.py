@@ -7,8 +7,6 @@ from pathlib import Path
 import ray
 import ray.train
 
-from dashboards.page import write_page
-from dashboards.reports import run_page
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.runs.folder import claim_run_folder, require_writable, require_writable_url
@@ -155,4 +153,7 @@ def fit_with_progress(
 
 def write_run_page(record: Record, out: Path) -> Path:
     """Write the record as a page that opens without a network, and return its path."""
+    from dashboards.page import write_page  # takes a second to import, which the first lap need not wait for
+    from dashboards.reports import run_page
+
     return write_page(run_page(record, read_misclassified(out)), out / "run.html")

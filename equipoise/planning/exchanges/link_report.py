@@ -1,12 +1,13 @@
 """What `jobs.links` measures: sums by every all-reduce algorithm, and messages on each level of the network."""
 
 from dataclasses import asdict, dataclass
-from typing import Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, Literal
 
 from equipoise.number_bounds import Count, NonNegativeNumber, PositiveNumber
 from equipoise.registries.all_reduce_registry import AppliedAllReduce
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LINKS_FILE = "links.csv"
 NetworkLevel = Literal["within a node", "between nodes"]
@@ -87,6 +88,8 @@ class LinkReport:
         """Algorithms that were timed, in the order of the rows."""
         return list(dict.fromkeys(row.algorithm for row in self.sums))
 
-    def to_table(self) -> pd.DataFrame:
+    def to_table(self) -> "pd.DataFrame":
         """Return the sums as the rows of links.csv."""
+        import pandas as pd
+
         return pd.DataFrame([asdict(row) for row in self.sums])

@@ -12,13 +12,15 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
 from equipoise.number_bounds import Count, NonNegativeCount, PositiveNumber
 from equipoise.planning.parameter_servers.asynchronous_rate import asynchronous_step_seconds, free_staleness
+
+if TYPE_CHECKING:
+    import pandas as pd  # commands that read a plan and no table start sooner without it
 
 SECONDS_BY_WORKER_COLUMN = "seconds_by_worker"
 MIN_SLOWDOWN = 1.2  # of the slowest worker, in times the others, from which a plan says so
@@ -115,27 +117,28 @@ def describe_speeds(speeds: WorkerSpeeds) -> str:
     return f"{text}; without this worker, the others would take at most {gain} times as many"
 
 
-def select_worker_speeds(rows: pd.DataFrame | None, setting: tuple[int, int, int] | None) -> WorkerSpeeds | None:
+def select_worker_speeds(rows: "pd.DataFrame | None", setting: tuple[int, int, int] | None) -> WorkerSpeeds | None:
     """Return the speeds in a table of step times at nodes, workers and batch, or where most workers were timed.
 
     None without the column `seconds_by_worker`, or where workers are equal.
     """
-    known = split_cells(rows)
-    if known.empty:
+    known = list_timed_workers(rows)
+    if not known:
         return None
-    settings = [tuple(row) for row in known[["nodes", "workers", "batch"]].to_numpy(int).tolist()]
-    index = find_nearest_setting(settings, setting)
-    seconds_by_worker = known[SECONDS_BY_WORKER_COLUMN].iloc[index]
-    nodes, workers, batch = settings[index]
-    return compare_workers(nodes, workers, batch, seconds_by_worker)
+    index = find_nearest_setting([row[:3] for row in known], setting)
+    return compare_workers(*known[index])
 
 
-def split_cells(rows: pd.DataFrame | None) -> pd.DataFrame:
-    """Return the step times at settings whose workers have seconds of their own, with these as numbers."""
+def list_timed_workers(rows: "pd.DataFrame | None") -> list[tuple[int, int, int, tuple[float, ...]]]:
+    """Return nodes, workers, batch and the seconds of each worker, of the settings where these were timed."""
     if rows is None or SECONDS_BY_WORKER_COLUMN not in rows:
-        return pd.DataFrame()
-    known = rows.assign(**{SECONDS_BY_WORKER_COLUMN: rows[SECONDS_BY_WORKER_COLUMN].map(split_cell)})
-    return known[known[SECONDS_BY_WORKER_COLUMN].map(bool)]
+        return []
+    columns = (rows[name] for name in ("nodes", "workers", "batch", SECONDS_BY_WORKER_COLUMN))
+    return [
+        (int(nodes), int(workers), int(batch), seconds)
+        for nodes, workers, batch, cell in zip(*columns, strict=True)
+        if (seconds := split_cell(cell))
+    ]
 
 
 def find_nearest_setting(settings: Sequence[tuple[int, ...]], wanted: tuple[int, ...] | None) -> int:
@@ -146,12 +149,12 @@ def find_nearest_setting(settings: Sequence[tuple[int, ...]], wanted: tuple[int,
     return max(range(len(settings)), key=lambda index: (settings[index][1], settings[index][2]))
 
 
-def list_seconds_by_worker(rows: pd.DataFrame | None) -> dict[int, dict[int, tuple[float, ...]]]:
+def list_seconds_by_worker(rows: "pd.DataFrame | None") -> dict[int, dict[int, tuple[float, ...]]]:
     """Return the seconds that each of unequal workers computes, by the number of workers and the batch."""
     seconds: dict[int, dict[int, tuple[float, ...]]] = {}
-    for row in split_cells(rows).to_dict("records"):
-        if are_unequal(row[SECONDS_BY_WORKER_COLUMN]):
-            seconds.setdefault(int(row["workers"]), {})[int(row["batch"])] = row[SECONDS_BY_WORKER_COLUMN]
+    for _, workers, batch, seconds_by_worker in list_timed_workers(rows):
+        if are_unequal(seconds_by_worker):
+            seconds.setdefault(workers, {})[batch] = seconds_by_worker
     return seconds
 
 
@@ -167,7 +170,7 @@ def format_seconds_by_worker(seconds: Sequence[float]) -> str:
     return " ".join(f"{value:.6g}" for value in seconds)
 
 
-def parse_seconds_by_worker(path: Path, table: pd.DataFrame) -> list[tuple[float, ...]]:
+def parse_seconds_by_worker(path: Path, table: "pd.DataFrame") -> list[tuple[float, ...]]:
     """Parse the cells of the column: nothing, or a number of seconds for each worker; an error names the row."""
     cells = zip(table[SECONDS_BY_WORKER_COLUMN], table.workers, strict=True)
     return [parse_seconds_cell(path, row, str(text), int(workers)) for row, (text, workers) in enumerate(cells)]
