@@ -34,7 +34,7 @@ test-slow: .venv/ready .venv/browser/ready ## how often intervals hold, how rare
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "slow and not thorough" tests/unit tests/contract tests/browser
 
 test-slow-ray: .venv/ready ## killed jobs and swapped models
-	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "slow and not thorough" tests/ray tests/serving
+	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray tests/serving
 
 test-thorough: .venv/ready .venv/browser/ready .venv/moto/ready ## further cases of what slow tests show: more kinds of sharding, compression and servers under kill -9; the detection act, and the site from an empty folder
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m thorough tests/unit tests/contract
@@ -43,10 +43,10 @@ test-thorough: .venv/ready .venv/browser/ready .venv/moto/ready ## further cases
 	$(BIN)/python -m pytest -m thorough tests/end_to_end
 
 test-object-store: .venv/ready .venv/moto/ready ## train, sweep, resume and serve on a local S3 server, also while it is down
-	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not thorough" tests/object_store
+	$(BIN)/python -m pytest -m "not thorough" tests/object_store
 
 test-end-to-end: .venv/ready .venv/browser/ready ## the whole demo, checked against the records it writes, and adaptation end to end
-	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not thorough" tests/end_to_end
+	$(BIN)/python -m pytest -m "not thorough" tests/end_to_end
 
 test-cluster: .venv/ready ## autoscaling, the guide to clusters, and faults between hosts in network namespaces
 	command -v tc > /dev/null || apt-get install --yes --no-install-recommends iproute2 > /dev/null || echo 'iproute2 is not available: tests in network namespaces will be skipped'

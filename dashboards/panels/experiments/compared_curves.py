@@ -42,4 +42,7 @@ def build_comparison_panel(curves: Sequence[NamedCurve]) -> Panel | None:
     others = [each.name for each in curves if each.axes != (across, up)]
     left_out = f" Left out, because their axes are others: {', '.join(others)}." if others else ""
     caption = f"{up[:1].upper()}{up[1:]} over {across}.{left_out}"
-    return Panel(name="compared", figure=apply_theme(figure, 420), caption=caption, reading=READING_OF_COMPARISON)
+    figure = apply_theme(figure, 420)
+    return Panel(
+        name="compared", figure=figure, caption=caption, reading=READING_OF_COMPARISON if len(curves) > 1 else ""
+    )

@@ -100,7 +100,8 @@ class ComparedExperiment:
 
 def load_compared(results: Path, row: ExperimentRow) -> ComparedExperiment:
     """Read the contents of an experiment that is compared; one that cannot be read has its row alone."""
-    path = resolve_result_path(results, row.path, must_exist=False)
+    is_whole = row.path == "."  # the results folder is an experiment itself
+    path = results if is_whole else resolve_result_path(results, row.path, must_exist=False)
     try:
         if path.parent.name == TRIALS_FOLDER:
             return ComparedExperiment(row=row, content=read_record(path.with_name(f"{path.name}.json")))

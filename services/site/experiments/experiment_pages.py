@@ -141,7 +141,7 @@ class ExperimentPages:
         """Answer GET /experiments/PATH: what is known of an experiment, with its notes and tags."""
         self.index.wake()
         content = await asyncio.to_thread(self._describe_experiment, request.path_params["name"])
-        return self.site.renderer.render_page(request, "experiment.html", **content)
+        return await answer_with_figures(self.site.renderer, request, "experiment.html", **content)
 
     def _describe_experiment(self, path: str) -> dict[str, Any]:
         row, connection = self.require_row(path), self.index.connect()
@@ -153,6 +153,7 @@ class ExperimentPages:
                 if column.name != "path" and row.values[column.name] not in (None, "")
             },
             "page_name": row.page_name,
+            "panel": build_curve_panel([load_compared(self.results, row)]),
             "has_plan": row.values["kind"] == "plan" or (self.results / path / "statistical.csv").is_file(),
             "trials_filter": f"kind=trial {shlex.quote(f'path~{path}/trials/')}"
             if row.values["kind"] == "sweep"

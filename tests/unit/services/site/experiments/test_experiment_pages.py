@@ -94,6 +94,12 @@ def test_experiments_have_live_pages_of_their_own(site, name):
     assert status == 200 and json.loads(update)["main"]
 
 
+@pytest.mark.parametrize(("name", "heading"), [("first", "Curve"), ("sweep", "Predicted times"), ("odd", "")])
+def test_the_page_of_an_experiment_draws_its_curve(site, name, heading):
+    status, html = site.page(f"/experiments/{name}")
+    assert status == 200 and html.count("data-figure=") == bool(heading) and f"<h2>{heading}" in html
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -124,7 +130,7 @@ def test_results_that_are_a_run_themselves_have_a_page(tmp_path):
 
     with serve_site(tmp_path / "results", None, [build_part]) as client:
         status, html = client.page("/experiments/")  # where a browser goes for /experiments/.
-        assert status == 200 and "Training run" in html
+        assert status == 200 and "Training run" in html and "<h2>Curve" in html
         assert client.submit("/tags/", {"tag": "whole"}, client.csrf_token("/experiments/"))[0].status == 303
         assert "whole" in client.page("/experiments")[1]
     parts[0].index.close()
