@@ -81,6 +81,20 @@ def test_a_sweep_goes_on_without_the_site_and_the_next_one_shows_it(site):
     assert [shown[name] for name in ("workers", "batch", "lr")] == [stored[name] for name in ("workers", "batch", "lr")]
 
 
+def test_jobs_run_on_a_ray_that_is_there_already_and_that_outlives_the_site(cluster, tmp_path):
+    address = cluster.environment["RAY_API_SERVER_ADDRESS"]
+    site = SiteProcess(tmp_path, "--ray", address, environment=cluster.environment)
+    try:
+        job = site.client.start_job("train", workload="digits", out="first", max_examples=3000)
+        job = site.client.wait_for_job(job["id"], START_SECONDS)
+        assert (job["status"], job["failure"]) == ("finished", "")
+        assert (tmp_path / "runs" / "first" / "record.json").is_file()
+        assert find_detached_ray(tmp_path / "runs" / STATE_FOLDER) is None  # it has started none
+    finally:
+        assert site.end(signal.SIGTERM) == 0
+    assert psutil.pid_exists(cluster.head_pid)
+
+
 def test_down_says_what_it_stops_and_leaves_nothing_running(site):
     state = site.folder / "runs" / STATE_FOLDER
     facts = find_detached_ray(state)

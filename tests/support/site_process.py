@@ -15,27 +15,19 @@ START_SECONDS = 300  # of a site with its Ray, on a machine that does other thin
 class SiteProcess:
     """`equipoise up` of a results folder, which may be killed and started again."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *options, environment=None):
         self.folder, (self.port,) = folder, find_free_ports(1)
+        self.options = options or ("--cpus", "2")
+        self.environment = (environment or os.environ) | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         self.client = EquipoiseClient(f"http://127.0.0.1:{self.port}")
         self.start()
 
     def start(self):
         """Start the command and wait until the site answers."""
-        command = [
-            sys.executable,
-            "-m",
-            "jobs.site_ray.up",
-            "--results",
-            "runs",
-            "--port",
-            str(self.port),
-            "--cpus",
-            "2",
-        ]
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        given = ["--results", "runs", "--port", str(self.port), *self.options]
+        command = [sys.executable, "-m", "jobs.site_ray.up", *given]
         with (self.folder / "up.log").open("a") as log:
-            self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=log, stderr=log)
         wait_until(self.is_answering, START_SECONDS, "the start of the site")
 
     def is_answering(self):
