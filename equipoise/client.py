@@ -32,7 +32,7 @@ class EquipoiseClient:
 
     def __init__(self, url: str = "http://127.0.0.1:8080", key: str | None = None) -> None:
         require_http_url("url", url, "http://127.0.0.1:8080")
-        self.url, self.parts, self.key = url.rstrip("/"), urlsplit(url), key
+        self.url, self.parts, self.key = url.rstrip("/"), urlsplit(url), require_plain_key(key or "")
 
     def request(
         self,
@@ -203,6 +203,15 @@ class EquipoiseClient:
     def _change_deployment(self, method: str, name: str, action: str = "", payload: Any = None) -> JsonObject:
         deployment: JsonObject = self.request(method, f"deployments/{quote(name, '')}{action}", payload)
         return deployment
+
+
+def require_plain_key(key: str) -> str:
+    """Return a key without the line break behind it in a file; refuse what no header can hold, without showing it."""
+    key = key.strip()
+    if not key.isprintable() or " " in key or any(letter > "\xff" for letter in key):
+        problem = "cannot use this key: it holds a space, a line break or a letter that no request can carry"
+        raise EquipoiseError("option-format", problem, "give the key alone, without its role and name")
+    return key
 
 
 def read_answer(status: int, content: bytes) -> Any:

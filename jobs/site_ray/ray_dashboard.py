@@ -61,7 +61,7 @@ def read_client_token(environment: Mapping[str, str]) -> str | None:
     if environment.get("RAY_AUTH_MODE") != "token":
         return None
     if token := environment.get("RAY_AUTH_TOKEN"):
-        return token
+        return token.strip()
     path = Path(environment.get("RAY_AUTH_TOKEN_PATH", DEFAULT_TOKEN_FILE)).expanduser()
     if not path.is_file():
         raise EquipoiseError("path-missing", f"cannot read the token of Ray: there is no file {path}")

@@ -52,6 +52,14 @@ def test_an_unknown_job_and_a_body_that_is_none_are_refused(client):
     assert client.list_jobs() == [] and "no Ray" in client.get_cluster()["problem"]
 
 
+def test_a_key_may_come_from_a_file_and_is_never_shown(url):
+    assert EquipoiseClient(url, "key-of-view\n").list_jobs() == []
+    for key in ("run key-of-run", "key-of-run\nkey-of-view", "key-of-run\u20ac"):
+        with pytest.raises(EquipoiseError, match="cannot use this key") as caught:
+            EquipoiseClient(url, key)
+        assert "key-of" not in str(caught.value)
+
+
 def test_a_key_without_the_role_and_no_key_are_told_what_is_needed(url):
     with pytest.raises(EquipoiseError, match="it needs the role run"):
         EquipoiseClient(url, "key-of-view").start_job("train", workload="digits", out="first")

@@ -14,7 +14,6 @@ from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
 from services.site.experiments.index_columns import INDEX_COLUMNS, IndexColumn, Value
 from services.site.experiments.index_queries import ExperimentRow
-from services.site.experiments.index_rows import TRIALS_FOLDER
 from services.site.result_paths import resolve_result_path
 
 MIN_COMPARED, MAX_COMPARED = 2, 6
@@ -100,11 +99,12 @@ class ComparedExperiment:
 
 def load_compared(results: Path, row: ExperimentRow) -> ComparedExperiment:
     """Read the contents of an experiment that is compared; one that cannot be read has its row alone."""
-    is_whole = row.path == "."  # the results folder is an experiment itself
-    path = results if is_whole else resolve_result_path(results, row.path, must_exist=False)
     try:
-        if path.parent.name == TRIALS_FOLDER:
-            return ComparedExperiment(row=row, content=read_record(path.with_name(f"{path.name}.json")))
+        if row.values["kind"] == "trial":
+            file = resolve_result_path(results, f"{row.path}.json")
+            return ComparedExperiment(row=row, content=read_record(file))
+        if row.path != ".":  # where the results folder is an experiment itself
+            resolve_result_path(results, row.path, must_exist=False)
         experiment = experiment_at(results, Path(row.path))
     except (*READ_ERRORS, OSError):
         return ComparedExperiment(row=row, content=None)

@@ -38,6 +38,7 @@ from services.site.experiments.index_queries import (
     parse_table_query,
     query_table,
 )
+from services.site.experiments.index_rows import TRIALS_FOLDER
 from services.site.experiments.record_index import RecordIndex
 from services.site.experiments.table_view import build_table_view
 from services.site.figures import answer_with_figures
@@ -154,13 +155,19 @@ class ExperimentPages:
             },
             "page_name": row.page_name,
             "panel": build_curve_panel([load_compared(self.results, row)]),
-            "has_plan": row.values["kind"] == "plan" or (self.results / path / "statistical.csv").is_file(),
-            "trials_filter": f"kind=trial {shlex.quote(f'path~{path}/trials/')}"
-            if row.values["kind"] == "sweep"
-            else "",
+            "has_plan": self._has_plan(row),
+            "trials_filter": build_trials_filter(row.path) if row.values["kind"] == "sweep" else "",
             "notes": list_notes(connection, row.path),
             "tags": list_tags(connection, row.path),
         }
+
+    def _has_plan(self, row: ExperimentRow) -> bool:
+        """Return whether the page of a plan can be opened: not of the results folder itself, which has no name."""
+        try:
+            has_table = (self.results / row.path / "statistical.csv").is_file()
+        except OSError:  # no permission to look, or a name that is too long
+            has_table = False
+        return row.path != "." and (has_table or row.values["kind"] == "plan")
 
     async def post_note(self, request: Request) -> Response:
         """Answer POST /notes/PATH: write a note, or remove one."""
@@ -197,10 +204,16 @@ class ExperimentPages:
 
         An empty path stands for the results themselves: browsers leave out the dot at the end of `/experiments/.`.
         """
-        if row := find_row(self.index.connect(), path or ".") if path.isprintable() else None:
+        if row := find_row(self.index.connect(), path or "."):
             return row
         remedy = "the table lists all" if self.index.is_complete else "the index is still being built: try again"
         raise EquipoiseError("path-missing", f"cannot find the experiment {path[:200]!r}", remedy)
+
+
+def build_trials_filter(path: str) -> str:
+    """Return the filter of the trials of one sweep: of all paths, those that begin with its folder."""
+    folder = TRIALS_FOLDER if path == "." else f"{path}/{TRIALS_FOLDER}"
+    return shlex.join(["kind=trial", f"path>={folder}/", f"path<{folder}0"])  # a zero is the letter after a slash
 
 
 def read_table_query(request: Request) -> TableQuery:

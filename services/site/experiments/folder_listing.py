@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dashboards.experiments import READ_ERRORS
+from dashboards.page import escape_surrogates
 from equipoise.runs.listing import NON_RECORD_FOLDERS
 from services.site.experiments.index_columns import Value
 from services.site.experiments.index_rows import (
@@ -30,7 +31,7 @@ class FolderListing:
 
     folder: Path
     name: str
-    """path below the results; `.` for these themselves"""
+    """path below the results as the index has it, with surrogates escaped; `.` for these themselves"""
     folder_names: list[str] = field(default_factory=list)
     """names of the folders in it that may hold experiments"""
     records: list["os.DirEntry[str]"] = field(default_factory=list)
@@ -46,7 +47,8 @@ class FolderListing:
         for entry in self.records:
             is_record = entry.name == RECORD_FILE
             is_run = is_run or is_record
-            name = self.name if is_record else f"{self.name}/{entry.name.removesuffix('.json')}"
+            trial = escape_surrogates(entry.name.removesuffix(".json"))
+            name = self.name if is_record else f"{self.name}/{trial}"
             seen.add(name)
             if known.get(name) != stamp_entry(entry):
                 yield read_record_row(entry, name, "run" if is_record else "trial")
@@ -71,7 +73,7 @@ class FolderListing:
 
 def list_folder(root: Path, path: str) -> FolderListing:
     """List a folder below the root; names that begin with a dot, and parts of runs and sweeps, are left out."""
-    listing = FolderListing(folder=root / path, name=path or ".")
+    listing = FolderListing(folder=root / path, name=escape_surrogates(path) or ".")
     is_trials = Path(path).name == TRIALS_FOLDER
     with os.scandir(listing.folder) as entries:
         for entry in entries:

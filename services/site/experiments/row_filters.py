@@ -7,6 +7,7 @@ import math
 import re
 import shlex
 from dataclasses import dataclass
+from string import ascii_lowercase, ascii_uppercase
 
 from equipoise.errors import EquipoiseError
 from services.site.experiments.index_columns import COLUMN_BY_NAME
@@ -17,6 +18,7 @@ COLUMN_ALIASES = {"batch": "batch_size", "experiment": "path", "outcome": "statu
 """other words for columns, as the page shows them"""
 SEARCHED_COLUMNS = ("path", "workload", "model", "status", "problem")
 """columns that a word without a comparison is looked for in"""
+SMALL_LETTERS = str.maketrans(ascii_uppercase, ascii_lowercase)
 REMEDY = "write terms such as lr>0.05 workload=digits status~failed tag=baseline, or words of a name"
 
 
@@ -49,7 +51,7 @@ def parse_term(term: str) -> Condition:
     """Parse one term: a comparison, or a word that must occur in a name."""
     match = TERM.fullmatch(term)
     if match is None:
-        return Condition(" OR ".join(f"instr(lower({name}), ?)" for name in SEARCHED_COLUMNS), (term.lower(),) * 5)
+        return Condition(" OR ".join(f"instr(lower({name}), ?)" for name in SEARCHED_COLUMNS), (lower_ascii(term),) * 5)
     name, operator, value = match[1].lower(), match[2], match[3]
     name = COLUMN_ALIASES.get(name, name)
     if name == "tag":
@@ -60,7 +62,7 @@ def parse_term(term: str) -> Condition:
         problem = f"cannot filter by {term[:60]!r}: there is no column {name[:40]!r}"
         raise EquipoiseError("option-choice", problem, f"its columns are {names}")
     if operator == "~":
-        return Condition(f"instr(lower({name}), ?)", (value.lower(),))
+        return Condition(f"instr(lower({name}), ?)", (lower_ascii(value),))
     if not column.is_number:
         compared = f"replace({name}, '_', ' ')" if name == "status" else name
         return Condition(f"{compared} {operator} ?", (value.replace("_", " ") if name == "status" else value,))
@@ -71,6 +73,11 @@ def parse_term(term: str) -> Condition:
     if math.isnan(number):
         raise EquipoiseError("option-format", f"cannot filter by {term[:60]!r}: {value[:40]!r} is not a number", REMEDY)
     return Condition(f"{name} {operator} ?", (number,))
+
+
+def lower_ascii(text: str) -> str:
+    """Return a text with small letters where SQLite's `lower` has them: other letters than those of ASCII stay."""
+    return text.translate(SMALL_LETTERS)
 
 
 def parse_tag_term(term: str, operator: str, value: str) -> Condition:

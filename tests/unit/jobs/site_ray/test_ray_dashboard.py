@@ -57,7 +57,7 @@ def test_the_token_is_the_one_that_rays_own_clients_send(tmp_path):
     file = tmp_path / "token"
     file.write_text("from-file\n")
     assert read_client_token({"RAY_AUTH_TOKEN": "x"}) is None
-    assert read_client_token({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "x"}) == "x"
+    assert read_client_token({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "x\n"}) == "x"
     assert read_client_token({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(file)}) == "from-file"
     with pytest.raises(EquipoiseError, match="cannot read the token of Ray"):
         read_client_token({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "none")})

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import threading
 from html import unescape
@@ -13,13 +14,22 @@ import pytest
 from equipoise.client import EquipoiseClient
 from equipoise.errors import EquipoiseError
 from services.site.experiments.experiments_part import ExperimentsPart
-from tests.support.experiment_folders import write_results, write_run
+from tests.support.experiment_folders import write_results, write_run, write_trials
 from tests.support.site import serve_site
+from tests.support.sweep_folders import write_sweep_folder
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     return write_results(tmp_path_factory.mktemp("site") / "results")
+
+
+def build_indexed_part(context):
+    """Build the part of experiments with an index that is complete."""
+    part = ExperimentsPart(context)
+    part.index.update_now()
+    part.index.update_now()  # a second look at the same files finds the same
+    return part
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +108,50 @@ def test_experiments_have_live_pages_of_their_own(site, name):
 def test_the_page_of_an_experiment_draws_its_curve(site, name, heading):
     status, html = site.page(f"/experiments/{name}")
     assert status == 200 and html.count("data-figure=") == bool(heading) and f"<h2>{heading}" in html
+
+
+@pytest.fixture(scope="module")
+def odd_site(tmp_path_factory):
+    """A site of results whose folders have names that other programs gave them, and of links that lead out of them."""
+    folder = tmp_path_factory.mktemp("odd")
+    results = folder / "results"
+    for name in ("", "sweep", "deep/sweep", "Übung"):
+        write_trials(write_sweep_folder(results / name), 2)
+    for name in ("back\\slash", "no-break\xa0space", os.fsdecode(b"\xff" * 60), "/".join(["long" * 50] * 6)):
+        write_run(results / name)
+    write_run(folder / "outside")
+    (results / "sweep" / "trials" / "link.json").symlink_to(folder / "outside" / "record.json")
+    with serve_site(results, None, [build_indexed_part]) as client:
+        yield client
+
+
+def test_experiments_of_odd_names_have_a_page_and_can_be_compared(odd_site):
+    rows = odd_site.api("GET", "/api/experiments?filter=kind%3Drun")[1]["experiments"]
+    assert len(rows) == 4
+    for path in (row["path"] for row in rows):
+        status, html = odd_site.page(f"/experiments/{quote(path)}")
+        assert status == 200 and "Training run" in html, path
+        assert odd_site.page(f"/compare?path=sweep&path={quote(path)}")[0] == 200, path
+
+
+@pytest.mark.parametrize("name", ["", "sweep", "deep/sweep", "Übung"])
+def test_a_sweep_leads_to_its_own_trials_alone(odd_site, name):
+    html = odd_site.page(f"/experiments/{quote(name)}")[1]
+    href = unescape(html.split('href="/experiments?filter=')[1].split('"')[0])
+    trials = odd_site.api("GET", f"/api/experiments?filter={href}")[1]["experiments"]
+    names = {row["path"].rpartition("/")[0] for row in trials}
+    assert names == {f"{name}/trials".removeprefix("/")} and len(trials) == 2 + (name == "sweep")
+
+
+def test_the_record_behind_a_link_that_leads_out_is_not_drawn(odd_site):
+    status, html = odd_site.page("/experiments/sweep/trials/link")
+    assert status == 200 and "data-figure=" not in html
+
+
+def test_results_that_are_a_sweep_lead_to_no_page_that_they_do_not_have(odd_site):
+    status, html = odd_site.page("/experiments/")
+    assert status == 200 and 'href="/plan/' not in html
+    assert odd_site.page("/experiments/sweep")[1].count('href="/plan/sweep"') == 1
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.support.experiment_folders import write_results, write_run
 @pytest.fixture(scope="module")
 def index(tmp_path_factory):
     root = write_results(tmp_path_factory.mktemp("results"))
+    write_run(root / "ÜBUNG", lr=0.2)
     write_run(root / "100%_done", lr=0.4, workload="fashion-mnist", seed=5)
     index = RecordIndex(root, root / ".site")
     index.update_now()
@@ -27,13 +28,15 @@ def select_paths(index, text, sort="path"):
 @pytest.mark.parametrize(
     ("text", "paths"),
     [
-        ("kind=run lr>=0.1", ["100%_done", "deep/second"]),
+        ("kind=run lr>=0.1", ["100%_done", "deep/second", "ÜBUNG"]),
         ("kind=run lr<0.1", ["first"]),
         ("workload=fashion-mnist", ["100%_done"]),
         ("workload!=fashion-mnist kind=run seed=1", ["first"]),
         ("tag=baseline", ["first"]),
-        ("tag!=baseline kind=run lr>0", ["100%_done", "deep/second"]),
+        ("tag!=baseline kind=run lr>0", ["100%_done", "deep/second", "ÜBUNG"]),
         ("DEEP", ["deep/second"]),
+        ("ÜBUNG", ["ÜBUNG"]),
+        ("name~Übung", ["ÜBUNG"]),
         ("%_", ["100%_done"]),  # no pattern
         ("kind=run status=max_examples", ["deep/second"]),
         ('kind=run status="max examples"', ["deep/second"]),
