@@ -71,7 +71,7 @@ const claimHolder = async () => {
   // a page that is loaded anew may start before its predecessor has let go
   if (navigator.locks && own && (await lockHolder(own, { signal: AbortSignal.timeout(RELOAD_MILLISECONDS) }))) return own;
   if (navigator.locks) for (const id of known) if (await lockHolder(id)) return id;
-  if (!navigator.locks && known[0] && sessionStorage.getItem(key)) return known[0]; // a page without TLS has no locks
+  if (!navigator.locks && own) return own; // a page without TLS has no locks
   const id = [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   if (navigator.locks) await lockHolder(id);
   localStorage.setItem(key, JSON.stringify([id, ...known].slice(0, MAX_HOLDERS)));
