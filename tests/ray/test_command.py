@@ -48,7 +48,8 @@ def sweep(cluster, tmp_path_factory):
 
 def test_sweep_finds_the_batch_that_is_known_to_be_best(sweep):
     plan = json.loads((sweep / "plan.json").read_text())
-    assert mean_seconds(plan["plan"]["batch"]) <= 1.18 * mean_seconds(57)  # 57 is best; 32 to 128 are good enough
+    batch = plan["plan"]["batch"]  # the best one is 57
+    assert 32 <= batch <= 128 and mean_seconds(batch) <= mean_seconds(128)
     assert plan["setup"]["command"] == KNOWN_CURVE and plan["confirmations"]
     assert (sweep / "curve.html").exists()
     assert not list_processes("known_curve_program.py")
@@ -62,6 +63,7 @@ def test_trials_are_records_as_those_of_a_workload(sweep):
         seen = trial["laps"][-1]["seen"] if trial["laps"] else 0
         assert sum(lap["examples"] for lap in trial["laps"]) == seen
         assert seen > 0 or trial["status"] == "cut_off"  # the budget may end before the first report
+    assert any(trial["status"] == "reached_target" for trial in trials)
 
 
 def test_training_takes_settings_and_target_of_the_plan(cluster, sweep, tmp_path):
