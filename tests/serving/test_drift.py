@@ -217,7 +217,7 @@ def test_status_page_follows_requests_without_reload(monitored_service, digit_im
     wait_for_verdict(monitored_service, 100)
     with browser.page(f"http://127.0.0.1:{monitored_service.port}/", width) as page:
         page.evaluate("() => { window.before = true; }")
-        page.wait_for_function(f"{STATE_ON_PAGE} === 'ok'")  # at first it may be the page of a second ago
+        page.wait_for_function(f"() => {STATE_ON_PAGE} === 'ok'")  # at first it may be the page of a second ago
         request_count = page.locator("#service dd").first
         count_before = int(request_count.inner_text().replace(",", ""))
         predict_images(monitored_service, blur_images(sample_images(digit_images, 200, 8), 0.8))

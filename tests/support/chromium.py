@@ -34,13 +34,15 @@ class Browser:
         page.on("console", lambda entry: self.errors.append(entry.text) if entry.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("requestfailed", lambda request: self.errors.append(f"could not be fetched: {request.url[:80]}"))
-        page.goto(url.absolute().as_uri() if isinstance(url, Path) else url)
-        page.wait_for_selector("body[data-drawn]")
-        yield page
-        pulse = page.locator("#pulse")
-        if pulse.count() and "not connected" in pulse.inner_text():
-            self.errors.append(pulse.inner_text())
-        page.close()
+        try:
+            page.goto(url.absolute().as_uri() if isinstance(url, Path) else url)
+            page.wait_for_selector("body[data-drawn]")
+            yield page
+            pulse = page.locator("#pulse")
+            if pulse.count() and "not connected" in pulse.inner_text():
+                self.errors.append(pulse.inner_text())
+        finally:
+            page.close()  # a page left open would add errors to the tests that follow
 
 
 @pytest.fixture(scope="module")  # while it runs, no other event loop can run in this thread

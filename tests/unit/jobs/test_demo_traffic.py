@@ -46,6 +46,13 @@ def test_shares_of_conditions_are_of_the_images_since_a_phase_began():
     assert measure_condition_shares(history, 140) == pytest.approx({"as published": 0.0, "warmer": 1.0})
 
 
+def test_step_with_images_from_before_a_phase_counts_only_without_a_later_one():
+    history = ChartHistory(image_numbers=[100, 180, 200], conditions={"as published": [0.0, 0.2, 0.9]})
+    assert measure_condition_shares(history, 110) == pytest.approx({"as published": 0.9})  # 100 to 180 is of both
+    assert measure_condition_shares(history, 190) == pytest.approx({"as published": 0.9})  # the only one there is
+    assert measure_condition_shares(history, 100) == pytest.approx({"as published": (80 * 0.2 + 20 * 0.9) / 100})
+
+
 def test_one_known_condition_has_no_shares():
     assert measure_condition_shares(ChartHistory(image_numbers=[16, 32]), 16) == {}
     assert measure_condition_shares(ChartHistory(), 0) == {}
