@@ -54,14 +54,15 @@ def measure_reach(copies: "SimpleQueue[Path]", num_workers: int, kept: KeptResul
     def run_file(test_file: Path) -> tuple[str, list[tuple[str, str]] | None, float]:
         if str(test_file) in kept.values:
             functions, seconds = kept.values[str(test_file)]
-            return str(test_file), functions and [tuple(entry) for entry in functions], seconds
+            return str(test_file), [tuple(entry) for entry in functions], seconds
         copy = copies.get()
         try:
             start = time.monotonic()
             calls_file = copy.with_name(f"{'-'.join(test_file.with_suffix('').parts)}.json")
             functions = find_called_functions(copy, str(test_file), calls_file)
             seconds = time.monotonic() - start
-            kept.add(str(test_file), (functions, seconds))
+            if functions is not None:  # a file that fails may have met a busy machine: the next start tries it again
+                kept.add(str(test_file), (functions, seconds))
             return str(test_file), functions, seconds
         finally:
             copies.put(copy)
