@@ -24,7 +24,11 @@ def build_profile_page(report: ProfileReport) -> Page:
                 paragraphs=[capitalize_first(describe_largest_loss(report)) + ".", describe_cost(report)],
                 parts=[losses_table(report), build_step_parts_panel(report), build_timeline_panel(report)],
             ),
-            Section(title="What would help", paragraphs=describe_advice(report), parts=[build_gains_panel(report)]),
+            Section(
+                title="What would help",
+                paragraphs=describe_advice(report),
+                parts=[build_gains_panel(report)] if report.proposals else [],
+            ),
             *build_sync_section(report),
             Section(
                 title="Layers",
@@ -97,6 +101,8 @@ def describe_cost(report: ProfileReport) -> str:
 def describe_limits(report: ProfileReport) -> str:
     """Return in words what the machine reaches at best."""
     limits = report.limits
+    if limits is None:
+        return "What the machine reaches at best, and the operations of layers, are not measured in an observed loop."
     return (
         f"At best a worker computes {format_significant(limits.flop_per_second / 1e9)} billion operations per second in"
         f" a product of matrices, and reads and writes {format_bytes(limits.bytes_per_second)} per second in a copy."

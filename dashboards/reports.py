@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-from dashboards.experiments import PAGES_BY_KIND, Experiment, Sweep
+from dashboards.experiments import PAGES_BY_KIND, READ_ERRORS, Experiment, Sweep
 from dashboards.page import (
     FactList,
     Link,
@@ -28,6 +30,7 @@ from dashboards.panels.tradeoff import build_tradeoff_panels
 from dashboards.panels.training_run import build_class_sections, build_run_panels, describe_result, run_facts
 from dashboards.plan_confirmation import confirmation_tables, describe_plan_status
 from dashboards.plan_tables import format_cluster_shape
+from dashboards.profile_page import build_profile_page
 from dashboards.theme import (
     count_justified_digits,
     format_examples_interval,
@@ -40,9 +43,11 @@ from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.formatting import capitalize_first, format_joules, pluralize
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.document import PlanDocument
+from equipoise.profiling.profile_report import PROFILE_FILE, ProfileReport
 from equipoise.runs.misclassified import MisclassifiedImage, read_misclassified
 from equipoise.runs.record import Record
 from equipoise.runs.target import UNNAMED_METRIC
+from equipoise.storage.atomic import read_json
 
 PARAMETER_LABELS = {
     "a": "fixed time of a step",
@@ -58,10 +63,11 @@ NO_LAPS = (
     "The run ended before its first lap: there is nothing to draw. Its status says why; the same command with the same"
     " --out starts it again."
 )
+PROFILE_PAGE = "profile"
 DRIFT_TITLES = {"ok": "no drift", "drift": "drift", "unknown": "unknown whether there is drift"}
 
 
-def run_page(record: Record, misclassified: Sequence[MisclassifiedImage] = ()) -> Page:
+def run_page(record: Record, misclassified: Sequence[MisclassifiedImage] = (), *, has_profile: bool = False) -> Page:
     """Build the page of one training run, with test images that its model classifies wrongly."""
     config = record.config
     lead = f"Trained on {name_processor(record.machine)}; seed {config.seed}; target {record.goal.describe()}."
@@ -72,7 +78,9 @@ def run_page(record: Record, misclassified: Sequence[MisclassifiedImage] = ()) -
         parts.append(Note(name="nothing", text=NO_LAPS))
     title = f"{config.name}: {config.workers} x {config.batch_size}, lr {config.lr:g}"
     run_section = Section(title="Run", paragraphs=[describe_result(record)], parts=parts)
-    return Page(title=title, lead=lead, sections=[run_section, *build_class_sections(record, misclassified)])
+    sections = [run_section, *build_class_sections(record, misclassified)]
+    links = [Link("where the time of a step goes", f"{PROFILE_PAGE}.html")] if has_profile else []
+    return Page(title=title, lead=lead, sections=sections, links=links)
 
 
 def name_processor(machine: HardwareFacts) -> str:
@@ -245,7 +253,10 @@ def format_error(share: float) -> str:
 def build_page(experiment: Experiment, page_name: str) -> Page:
     """Build one of the pages of an experiment, by its name in `PAGES_BY_KIND`."""
     if isinstance(experiment.content, Record):
-        return run_page(experiment.content, read_misclassified(experiment.path))
+        profile = read_observed_profile(experiment)
+        if profile and page_name == PROFILE_PAGE:
+            return replace(build_profile_page(profile), links=[Link("the run", "run.html")])
+        return run_page(experiment.content, read_misclassified(experiment.path), has_profile=profile is not None)
     if isinstance(experiment.content, Sweep):
         return {"curve": tradeoff_page, "scaling": scaling_page}[page_name](
             experiment.content, experiment.path.resolve().name
@@ -255,7 +266,13 @@ def build_page(experiment: Experiment, page_name: str) -> Page:
 
 def write_pages(experiment: Experiment, index: Path | None = None) -> list[Path]:
     """Write an experiment's pages into its folder, with links to an index, and return their paths."""
-    return [
-        write_page(build_page(experiment, name), experiment.path / f"{name}.html", index)
-        for name in PAGES_BY_KIND.get(experiment.kind, ())
-    ]
+    names = [*PAGES_BY_KIND.get(experiment.kind, ()), *([PROFILE_PAGE] if read_observed_profile(experiment) else [])]
+    return [write_page(build_page(experiment, name), experiment.path / f"{name}.html", index) for name in names]
+
+
+def read_observed_profile(experiment: Experiment) -> ProfileReport | None:
+    """Read the profile of an observed run; None if its steps were not profiled, or the file is damaged."""
+    if isinstance(experiment.content, Record):
+        with suppress(OSError, *READ_ERRORS):
+            return ProfileReport.from_json(read_json(experiment.path / PROFILE_FILE))
+    return None

@@ -26,18 +26,18 @@ from equipoise.command_line import command
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
-from equipoise.profiling.profile_report import PROFILE_FILE, ProfileReport
+from equipoise.observation.step_sampling import MAX_TRACED_STEPS
+from equipoise.profiling.profile_report import PROFILE_FILE, TRACE_FILE, ProfileReport
 from equipoise.storage.atomic import write_json
 from equipoise.workloads import load_workload
 from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import PathOrUrl
 from jobs.cluster.resources import connect_to_cluster, describe_cluster, require_slots, set_worker_group_timeout
-from jobs.profiling.profile_worker import TRACE_FILE, ProfileWorkerConfig, profile_on_cluster
+from jobs.profiling.profile_worker import ProfileWorkerConfig, profile_on_cluster
 from jobs.ray_train.run import require_usable_locations, resolve_trial_paths
 from jobs.timing.measurement_output import open_measurement_output, require_measurement_output
 
 PROFILE_PAGE_FILE = "profile.html"
-MAX_TRACED_STEPS = 1000
 TIMED_PROPOSALS = ("double batch", "twice the link", "bf16", "channels_last", "compile")
 DEFAULT_PROPOSALS = TIMED_PROPOSALS[:-1]
 

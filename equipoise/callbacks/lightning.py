@@ -42,8 +42,9 @@ class EquipoiseCallback(Callback):
         noise_scale_every: int | None = None,
         lap_steps: int = LAP_STEPS,
         parts_every: int = PARTS_EVERY,
+        profile_steps: int = 0,
     ) -> None:
-        cadence = MeasurementCadence(lap_steps, parts_every, noise_scale_every)
+        cadence = MeasurementCadence(lap_steps, parts_every, noise_scale_every, profile_steps)
         self.options = TrainerOptions(out, name, metric, target, lower_is_better, batch_size, cadence)
         self.observer: Observer | None = None
 

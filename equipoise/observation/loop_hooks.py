@@ -1,8 +1,9 @@
 """Hooks on a model and its optimizer, by which a clock of steps and a probe of norms follow a loop."""
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,9 @@ from equipoise.observation.loop_setup import find_inner_module
 from equipoise.observation.norm_probe import NormProbe
 from equipoise.observation.step_clock import StepClock
 from equipoise.observation.step_sampling import BLOCK_STEPS
+
+if TYPE_CHECKING:  # which observing without a profile does not load
+    from equipoise.observation.profiling.loop_profiler import LoopProfiler
 
 
 class ModelHook:
@@ -76,6 +80,8 @@ class LoopHooks:
         """whether norms are to be measured in the step, and whether hooks on outputs follow its backward passes"""
         self.plain_steps = 0
         """steps from this one of which nothing but start and end is noted"""
+        self.profiler: LoopProfiler | None = None
+        """profiler that is told what the loop does; set by `on_step`"""
         self._prepare_step(1)
 
     def begin_forward(self) -> None:
@@ -85,20 +91,33 @@ class LoopHooks:
             self.is_due = False
             self.probe.start_measuring()
             self.clock.skip_to_now()
+        if self.profiler:
+            self.profiler.begin_forward()
 
     def watch_output(self, output: Any) -> None:
         """Follow the backward pass through an output of the model, or a loss, if the step needs it."""
         if self.watches_output:
             self.watch.watch_output(output)
+        if self.profiler:
+            self.profiler.watch_output(output)
+
+    def pause(self) -> None:
+        """Note that the loop does something else than training until the next forward pass."""
+        self.clock.pause()
+        if self.profiler:
+            self.profiler.pause()
 
     def remove(self) -> None:
         """Remove all hooks from the model and the optimizer."""
         for handle in self.handles:
             handle.remove()
         self.handles = []
+        self.watches_output = False
         self._follow_outputs(False)
         self.gradients.remove()
         self.probe.stop_measuring()
+        if self.profiler:
+            self.profiler.close()
 
     def _begin_forward(self, model: nn.Module, _: Any) -> None:
         clock = self.clock
@@ -112,7 +131,7 @@ class LoopHooks:
         if self.is_training_pass:
             self.begin_forward()
         elif current_backward_id() is None:
-            self.clock.pause()
+            self.pause()
 
     def _end_forward(self, model: nn.Module, _: Any, output: Any) -> None:
         if self.is_training_pass:
@@ -169,6 +188,9 @@ class LoopHooks:
             if self.probe.handles:
                 self.probe.end_step(micro_batches)
                 clock.skip_to_now()
+            if self.profiler:
+                self.profiler.end_step()
+                clock.skip_to_now()  # a trace takes a second to be written
             self._prepare_step(self.on_step(micro_batches))
         else:
             self.unseen_steps += 1
@@ -176,22 +198,26 @@ class LoopHooks:
     def _prepare_step(self, steps_left: int) -> None:
         """Set the hooks that the next step needs, remove those that it does not need, and count the plain steps."""
         is_timed, gradients, step = self.clock.is_timed, self.gradients, self.clock.steps
-        until_due = self.probe.count_steps_until_due(step)
+        until_due = math.inf if self.profiler else self.probe.count_steps_until_due(step)
         self.is_due = until_due == 0
-        self.plain_steps = 0 if is_timed else int(min(until_due, steps_left - 1, BLOCK_STEPS - step % BLOCK_STEPS))
+        is_plain = not (is_timed or self.profiler)
+        self.plain_steps = int(min(until_due, steps_left - 1, BLOCK_STEPS - step % BLOCK_STEPS)) if is_plain else 0
         if is_timed:
             gradients.watch()
         elif gradients.handles:
             gradients.remove()
-        if self.watches_output != (needs_output := self.is_due or (is_timed and not gradients.is_known)):
-            self._follow_outputs(needs_output)
+        self.watches_output = self.is_due or (is_timed and not gradients.is_known)
+        self._follow_outputs(self.watches_output or self.profiler is not None)
 
-    def _follow_outputs(self, watches_output: bool) -> None:
-        self.watches_output = watches_output
+    def _follow_outputs(self, is_followed: bool) -> None:
+        """Set or remove the hook on the outputs of the model."""
+        if is_followed == (self.output_handle is not None) or not self.follow_forward:
+            return
         if self.output_handle:
             self.output_handle.remove()
-        is_hooked = watches_output and self.follow_forward
-        self.output_handle = self.model.register_forward_hook(ModelHook(self._end_forward)) if is_hooked else None
+            self.output_handle = None
+        else:
+            self.output_handle = self.model.register_forward_hook(ModelHook(self._end_forward))
 
 
 def finds_unused_parameters(model: nn.Module) -> bool:

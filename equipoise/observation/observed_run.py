@@ -6,13 +6,14 @@ import math
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.profiling.profile_report import PROFILE_FILE, TRACE_FILE, ProfileReport
 from equipoise.runs.folder import claim_run_folder, require_writable
 from equipoise.runs.record import Lap, Record
 from equipoise.storage.atomic import atomic_write, write_json
@@ -39,7 +40,8 @@ class ObservedRun:
             )
         self.out, self.claim = out, ExitStack()
         self.claim.enter_context(claim_run_folder(out, config))
-        (out / LAPS_FILE).unlink(missing_ok=True)  # of a run that ended without a record
+        for name in (LAPS_FILE, PROFILE_FILE, TRACE_FILE):  # of a run that ended without a record
+            (out / name).unlink(missing_ok=True)
         self.unwritten_laps: list[Lap] = []
         self.next_write = 0.0
 
@@ -72,13 +74,30 @@ class ObservedRun:
 
         warn_of_failure(write_files)
 
-    def write_results(self, record: Record, nodes: int, gradient_bytes: int) -> None:
-        """Write the record, and the row of system.csv where steps are comparable with those of a sweep."""
+    def write_profile(self, report: ProfileReport, trace: bytes) -> None:
+        """Write a profile and the trace of its steps; a failure to write is a warning."""
+
+        def write_files() -> None:
+            with atomic_write(self.out / TRACE_FILE) as temporary:
+                temporary.write_bytes(trace)
+            write_json(self.out / PROFILE_FILE, report.to_json())
+
+        warn_of_failure(write_files)
+
+    def write_results(
+        self, record: Record, nodes: int, gradient_bytes: int, profiled_laps: Collection[int] = ()
+    ) -> None:
+        """Write the record, and the row of system.csv where steps are comparable with those of a sweep.
+
+        Laps in which steps were profiled are longer, and left out of the row where there are others.
+        """
         with report_path_errors(f"cannot write to {self.out}"):
             self.rewrite_laps(record.laps, record.config)
             write_json(self.out / RECORD_FILE, record.to_json())
             if record.laps and record.config.grad_accumulation == 1:
-                write_step_time(self.out / SYSTEM_FILE, record, nodes, gradient_bytes)
+                usual = [lap for index, lap in enumerate(record.laps) if index not in profiled_laps]
+                usual_record = replace(record, laps=usual or record.laps)
+                write_step_time(self.out / SYSTEM_FILE, usual_record, nodes, gradient_bytes)
 
     def release(self) -> None:
         """Let other commands write to the folder."""

@@ -30,6 +30,7 @@ from equipoise.observation.loop_setup import (
 )
 from equipoise.observation.norm_probe import NormProbe
 from equipoise.observation.observed_run import ObservedRun
+from equipoise.observation.profiling.loop_profile import NO_PROFILE, LoopProfile
 from equipoise.observation.step_clock import StepClock
 from equipoise.observation.step_sampling import LAP_STEPS, PARTS_EVERY, MeasurementCadence
 from equipoise.observation.summary import format_observation
@@ -58,6 +59,7 @@ def observe(
     noise_scale_every: int | None = None,
     lap_steps: int = LAP_STEPS,
     parts_every: int = PARTS_EVERY,
+    profile_steps: int = 0,
 ) -> "Observer":
     """Observe a training loop that you keep as it is: where the time of its steps goes, and its gradient noise scale.
 
@@ -71,9 +73,10 @@ def observe(
     metric to be reached. `lap_steps` steps are timed as one. Computing and exchange are told apart in one of
     `parts_every` steps (1: in each), which stand for the others. The noise scale is measured once in
     `noise_scale_every` steps (0: never); without a number it is ten steps, or more where measuring takes long.
+    `profile_steps` steps after the first lap are traced for a profile (0: none), behind sixty that are timed by part.
     """
     options = {"target": target, "lower_is_better": lower_is_better, "seed": seed, "batch_size": batch_size}
-    cadence = MeasurementCadence(lap_steps, parts_every, noise_scale_every)
+    cadence = MeasurementCadence(lap_steps, parts_every, noise_scale_every, profile_steps)
     return Observer(model, optimizer, out, name, options, cadence)
 
 
@@ -116,6 +119,7 @@ class Observer:
         self.lap_start = 0
         self.losses: list[Tensor] = []
         self.nodes = 1
+        self.profile = LoopProfile(cadence.profile_steps)
         self.clock = StepClock(self.device, has_exchange=self.workers.size > 1, parts_every=cadence.parts_every)
         self.probe = NormProbe(self.parameters, self.workers.size, self.config.noise_scale_every)
         self.hooks = LoopHooks(model, self.optimizer, self.clock, self.probe, self._finish_step, follow_forward)
@@ -170,7 +174,7 @@ class Observer:
 
     def pause(self) -> None:
         """Stop the clock until the next forward pass, where something else than training follows a step."""
-        self.clock.pause()
+        self.hooks.pause()
 
     def close(self) -> Record:
         """End the observation on every worker, write its files and return its record; a second call changes nothing."""
@@ -178,6 +182,8 @@ class Observer:
             self._detach()
             if self.steps > self.lap_start:
                 self._end_lap()
+            if self.profile.is_missing:
+                warn_of_problem(NO_PROFILE)
             self.record = self._write_record(*self._find_status())
         return self.record
 
@@ -204,6 +210,10 @@ class Observer:
         if self.steps - self.lap_start >= self.cadence.lap_steps:
             self._end_lap()
             self.clock.skip_to_now()
+        if self.profile.state == "to begin" and self.laps:
+            self.hooks.profiler = self.profile.begin(
+                self.model, self.optimizer, self.device, self.workers.size, self.config.batch_size
+            )
         return self.lap_start + self.cadence.lap_steps - self.steps
 
     def _end_lap(self, metric: float | None = None) -> None:
@@ -212,11 +222,15 @@ class Observer:
         steps, lr = self.steps - self.lap_start, float(self.optimizer.param_groups[0]["lr"])
         lap, self.noise_scale_reason = build_lap(rows, self.config, steps, self.steps, lr, metric)
         self.nodes, self.lap_start = max(self.nodes, count_hosts(rows)), self.steps
+        self.profile.note_lap(len(self.laps))
         self.laps.append(lap)
         if norm_seconds := max(row.norm_seconds for row in rows):  # of all workers, since all measure the same steps
             self.probe.every = self.cadence.choose_norm_interval(norm_seconds, lap.seconds / steps)
         if self.run:
             self.run.append_lap(lap)
+        if all(row.has_profile for row in rows):
+            self.profile.write(self.run, self.workers, self.config, self.nodes, self.device)
+            self.hooks.profiler = None
 
     def _measure_lap(self) -> WorkerLap:
         """Return what this worker has measured since the last lap, and start anew."""
@@ -235,6 +249,7 @@ class Observer:
             losses=losses,
             num_losses=num_losses,
             host=zlib.crc32(node().encode()),
+            has_profile=float(self.profile.has_result),
         )
 
     def _find_status(self) -> tuple[RunStatus, str | None]:
@@ -264,7 +279,8 @@ class Observer:
             if self.noise_scale_reason:
                 logger.info("noise scale left out: %s", self.noise_scale_reason)
             try:
-                self.run.write_results(record, self.nodes, sum(parameter.nbytes for parameter in self.parameters))
+                gradient_bytes = sum(parameter.nbytes for parameter in self.parameters)
+                self.run.write_results(record, self.nodes, gradient_bytes, self.profile.laps)
             finally:
                 self.run.release()
         return record

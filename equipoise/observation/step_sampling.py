@@ -21,6 +21,7 @@ LAP_STEPS = 100  # steps that are timed as one, unless a metric is reported befo
 PARTS_EVERY = 5
 BLOCK_STEPS = 10  # that are timed in a row
 NOISE_SCALE_EVERY = 10  # steps between two measurements of the noise scale, each of which reads all gradients twice
+MAX_TRACED_STEPS = 1000
 MAX_NORM_SHARE = 0.003  # of the time of training, for measurements of the noise scale, unless their interval is given
 
 STEP_PARTS = "data", "compute", "exchange"
@@ -40,8 +41,15 @@ class MeasurementCadence:
     """steps of which one has its parts timed; 1 for all"""
     noise_scale_every: int | None = None
     """steps between measurements of the noise scale, 0 for never; None for ten, or more where measuring takes long"""
+    profile_steps: int = 0
+    """steps of the trace of a profile; 0 for no profile"""
 
     def __post_init__(self) -> None:
+        if self.profile_steps and not 2 <= self.profile_steps <= MAX_TRACED_STEPS:
+            raise EquipoiseError(
+                "option-range",
+                f"profile_steps must be 0, or from 2 to {MAX_TRACED_STEPS:,}, got {self.profile_steps}",
+            )
         for name in ("lap_steps", "parts_every"):
             if (value := getattr(self, name)) < 1:
                 raise EquipoiseError("option-range", f"{name} must be at least 1, got {value}")

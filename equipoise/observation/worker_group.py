@@ -43,6 +43,15 @@ class WorkerGroup:
             return [list(row)]
         return [values.tolist() for values in rows]
 
+    def gather_bytes(self, own: bytes) -> list[bytes]:
+        """Return the bytes of all workers by rank; the own ones alone where the others do not answer in time."""
+        lengths = [int(length) for (length,) in self.gather_rows([len(own)])]
+        # numbers are what workers exchange: each byte is one
+        rows = self.gather_rows([*own, *([0] * (max(lengths) - len(own)))])
+        if len(rows) < len(lengths):
+            return [own]
+        return [bytes(map(int, row[:length])) for row, length in zip(rows, lengths, strict=True)]
+
     def leave(self) -> None:
         """Exchange nothing from now on."""
         self.group = None

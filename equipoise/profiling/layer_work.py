@@ -33,7 +33,7 @@ def count_layer_work(config: TrainConfig, workload: Workload, device: torch.devi
     config = replace(config.with_defaults(workload.defaults), batch_size=COUNTED_EXAMPLES)
     model = build_shared_model(config, workload, device, workers=1).model.train()
     inputs, targets = next(BatchLoader(config, workload, device).train_batches(range(1), 0))
-    with count_layer_bytes(model) as layer_bytes, build_flop_counter() as forward:
+    with count_layer_bytes(model, COUNTED_EXAMPLES) as layer_bytes, build_flop_counter() as forward:
         workload.loss(call_model(model, inputs), targets)
     with build_flop_counter() as both:  # which follows modules into backward from their forward pass only
         workload.loss(call_model(model, inputs), targets).backward()
@@ -80,23 +80,25 @@ def sum_own_flop(counter: FlopCounterMode) -> dict[str, float]:
 
 
 @contextmanager
-def count_layer_bytes(model: nn.Module) -> Iterator[dict[str, list[float]]]:
-    """Count the bytes of the inputs and outputs of each module for an example, by its name."""
+def count_layer_bytes(model: nn.Module, examples: int) -> Iterator[dict[str, list[float]]]:
+    """Count the bytes of the inputs and outputs of each module for one of so many examples, by its name."""
     layer_bytes: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
 
     def build_hook(name: str) -> Any:
         def count(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], outputs: Any) -> None:
             for index, values in enumerate(((arguments, keywords), outputs)):
-                layer_bytes[name][index] += sum(tensor.nbytes for tensor in list_tensors(values)) / COUNTED_EXAMPLES
+                layer_bytes[name][index] += sum(tensor.nbytes for tensor in list_tensors(values)) / examples
 
         return count
 
     handles = [
         module.register_forward_hook(build_hook(name), with_kwargs=True) for name, module in model.named_modules()
     ]
-    yield layer_bytes
-    for handle in handles:
-        handle.remove()
+    try:
+        yield layer_bytes
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def list_layers(

@@ -11,7 +11,7 @@ from equipoise.planning.interval import IntervalEstimate
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
 
-PROFILE_FILE = "profile.json"
+PROFILE_FILE, TRACE_FILE = "profile.json", "trace-worker-0.json.gz"
 ProfileSchema = Literal[1]
 PROFILE_SCHEMA: ProfileSchema = 1
 LossKind = Literal["data", "sync", "exchange", "imbalance", "layer", "optimizer", "other"]
@@ -243,8 +243,8 @@ class ProfileReport:
     """seconds of a step and of its parts"""
     layers: tuple[LayerWork, ...]
     """work by layer, in the order of the model"""
-    limits: MachineLimits
-    """rates that a worker reaches at best"""
+    limits: MachineLimits | None
+    """rates that a worker reaches at best; None of an observed loop"""
     sync_points: tuple[SyncPoint, ...]
     """lines of code at which workers wait in every step, the longest first"""
     timings: ShortTimings

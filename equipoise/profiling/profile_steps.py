@@ -28,6 +28,7 @@ from equipoise.profiling.step_trace import StepTrace, trace_steps
 from equipoise.profiling.step_turns import choose_block_steps, time_batches, time_pass_ratio, time_passes, time_slowest
 from equipoise.profiling.stepped_training import SteppedTraining, gather_objects, gather_rows
 from equipoise.profiling.sync_points import SyncWatch, summarize_calls
+from equipoise.profiling.trace_events import TraceSummary
 from equipoise.training.comm_benchmark import time_all_reduces
 from equipoise.workloads import Workload
 from equipoise.workloads.batch import list_tensors
@@ -226,14 +227,18 @@ def time_pass_option(stepped: SteppedTraining, config: TrainConfig, workload: Wo
 
 def gather_timeline(trace: StepTrace) -> tuple[TimelineSpan, ...]:
     """Return the parts of the first traced steps of all workers."""
-    summary = trace.summary
-    starts = summary.step_starts
-    begin = starts[0] if starts else 0.0
-    end = starts[TIMELINE_STEPS] if len(starts) > TIMELINE_STEPS else float("inf")
-    own = [(span.part, span.start - begin, span.seconds) for span in summary.spans if begin <= span.start < end]
-    rows: Any = gather_objects(own[:MAX_TIMELINE_SPANS])
+    rows: Any = gather_objects(select_timeline(trace.summary))
     return tuple(
         TimelineSpan(worker=worker, part=part, start=start, seconds=seconds)
         for worker, spans in enumerate(rows)
         for part, start, seconds in spans
     )
+
+
+def select_timeline(summary: TraceSummary) -> list[tuple[str, float, float]]:
+    """Return part, start and seconds of each span of the first traced steps of this worker."""
+    starts = summary.step_starts
+    begin = starts[0] if starts else 0.0
+    end = starts[TIMELINE_STEPS] if len(starts) > TIMELINE_STEPS else float("inf")
+    own = [(span.part, span.start - begin, span.seconds) for span in summary.spans if begin <= span.start < end]
+    return own[:MAX_TIMELINE_SPANS]

@@ -11,33 +11,40 @@ from typing import Any
 from torch.profiler import record_function
 
 from equipoise.training.loop import Training
-from equipoise.training.step_timer import TimeMark
+from equipoise.training.step_timer import SpanTimer, TimeMark
 
 RANGE_PREFIX = "equipoise: "  # of the ranges of parts in a trace
 
 
-class StepMarks:
-    """Marks in one training: spans `forward` and `backward` of its timer, and the part that it is in."""
+class PartMarks:
+    """Marks between the parts of a step: a span of each in a timer, and a range in a trace if `names_ranges`."""
 
-    def __init__(self, training: Training, names_ranges: bool = False) -> None:
-        self.training, self.names_ranges = training, names_ranges
+    def __init__(self, timer: SpanTimer, names_ranges: bool = False) -> None:
+        self.timer, self.names_ranges = timer, names_ranges
         self.part: str | None = None
-        """part of the step that this worker is in; None between forward and backward passes"""
-        self.start: TimeMark = training.timer.mark()
+        """part of the step that this worker is in; None between parts"""
+        self.start: TimeMark = timer.mark()
         self.range: Any = None
 
     def begin_part(self, name: str | None) -> None:
         """End the part that this worker is in, and begin another one."""
-        timer = self.training.timer
         if self.part is not None:
-            timer.record_span(self.part, self.start)
+            self.timer.record_span(self.part, self.start)
         if self.range is not None:
             self.range.__exit__(None, None, None)
             self.range = None
-        self.part, self.start = name, timer.mark()
+        self.part, self.start = name, self.timer.mark()
         if name is not None and self.names_ranges:
             self.range = record_function(RANGE_PREFIX + name)
             self.range.__enter__()
+
+
+class StepMarks(PartMarks):
+    """Marks in one training: spans `forward` and `backward` of its timer, and the part that it is in."""
+
+    def __init__(self, training: Training, names_ranges: bool = False) -> None:
+        super().__init__(training.timer, names_ranges)
+        self.training = training
 
     @contextmanager
     def set_marks(self) -> Iterator["StepMarks"]:

@@ -10,7 +10,7 @@ from ray.train.torch import get_device
 
 from equipoise.config import TrainConfig
 from equipoise.profiling.advice import MIN_GAIN, add_advice
-from equipoise.profiling.profile_report import ProfileReport
+from equipoise.profiling.profile_report import TRACE_FILE, ProfileReport
 from equipoise.profiling.profile_steps import profile_steps
 from equipoise.profiling.proposal_trials import try_proposals
 from equipoise.profiling.step_turns import choose_block_steps, time_median
@@ -22,8 +22,6 @@ from equipoise.workloads import Workload, load_workload
 from jobs.cluster.wait import wait_for_slots
 from jobs.ray_train.trainer import build_trainer, fit_in_thread
 from jobs.timing.process_groups import ShrinkingProcessGroup
-
-TRACE_FILE = "trace-worker-0.json.gz"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from dashboards.page import NumberCell, Panel, Table, TableCell
 from dashboards.panels.profiling.step_parts import FRAME_PIXELS, PART_COLORS
 from dashboards.theme import BLUE, NEUTRAL_COLOR, apply_theme, format_seconds, format_significant, set_log_axis
 from equipoise.formatting import format_bytes, format_share
-from equipoise.profiling.profile_report import LayerWork, ProfileReport
+from equipoise.profiling.profile_report import LayerWork, MachineLimits, ProfileReport
 
 MAX_LAYERS = 24  # drawn, those that take longest; the table has all
 LAYER_PIXELS = 22
@@ -55,9 +55,8 @@ def layer_seconds_figure(layers: Sequence[LayerWork]) -> go.Figure:
     return apply_theme(figure, FRAME_PIXELS + LAYER_PIXELS * len(layers)).update_layout(barmode="stack")
 
 
-def roofline_figure(report: ProfileReport, layers: Sequence[LayerWork]) -> go.Figure:
+def roofline_figure(limits: MachineLimits, layers: Sequence[LayerWork], examples: int) -> go.Figure:
     """Draw the rate of each layer over its operations per byte, below the limits of the machine."""
-    examples, limits = step_examples(report), report.limits
     intensities = [layer.step_flop(examples) / layer.moved_bytes(examples) for layer in layers]
     rates = [layer.step_flop(examples) / (layer.seconds or 1.0) for layer in layers]
     corner = limits.flop_per_second / limits.bytes_per_second
@@ -88,7 +87,7 @@ def limit_share(report: ProfileReport, layer: LayerWork) -> float | None:
     """Return the rate of a layer as a share of what the limits allow; None where it has no operations or seconds."""
     examples = step_examples(report)
     flop, moved = layer.step_flop(examples), layer.moved_bytes(examples)
-    if not flop or not moved or not layer.seconds:
+    if not report.limits or not flop or not moved or not layer.seconds:
         return None
     return flop / layer.seconds / report.limits.bound_flop_rate(flop, moved)
 
@@ -107,9 +106,9 @@ def build_layer_panels(report: ProfileReport) -> list[Panel]:
         )
     ]
     drawn = [layer for layer in layers if limit_share(report, layer) is not None]
-    if drawn:
+    if drawn and report.limits:
         caption = "Rate of each layer over its operations per byte, below the measured limits of this machine."
-        figure = roofline_figure(report, drawn)
+        figure = roofline_figure(report.limits, drawn, step_examples(report))
         panels.append(Panel(name="roofline", figure=figure, caption=caption, reading=READING_OF_ROOFLINE))
     return panels
 
@@ -123,11 +122,12 @@ def layers_table(report: ProfileReport) -> Table:
 def list_layer_cells(report: ProfileReport, layer: LayerWork) -> list[TableCell]:
     """List the cells of one layer; operations are those of an example."""
     moved, share = layer.moved_bytes(step_examples(report)), limit_share(report, layer)
+    forward, backward = (layer.forward_flop, layer.backward_flop) if report.limits else (None, None)  # not counted
     return [
         layer.name or "-",
         layer.kind,
-        NumberCell(layer.forward_flop, format_significant(layer.forward_flop)),
-        NumberCell(layer.backward_flop, format_significant(layer.backward_flop)),
+        NumberCell(forward, format_significant(forward)),
+        NumberCell(backward, format_significant(backward)),
         NumberCell(layer.parameter_bytes, format_bytes(layer.parameter_bytes)),
         NumberCell(moved, format_bytes(moved)),
         NumberCell(layer.seconds, format_seconds(layer.seconds)),

@@ -48,7 +48,7 @@ def test_layer_below_the_roof_has_its_share_of_the_limit():
     rate = 3e6 * 32 / 0.02
     assert limit_share(REPORT, layer) == pytest.approx(rate / min(1e11, 1e10 * 3e6 * 32 / moved))
     assert limit_share(REPORT, replace(layer, forward_flop=0.0, backward_flop=0.0)) is None
-    line, marks = roofline_figure(REPORT, [layer]).data
+    line, marks = roofline_figure(REPORT.limits, [layer], 32).data
     assert max(line.y) == pytest.approx(100) and marks.marker.symbol is None
     assert marks.y[0] == pytest.approx(rate / 1e9) and marks.x[0] == pytest.approx(3e6 * 32 / moved)
     assert list_texts(layers_table(REPORT))[0][:3] == ["body.0", "Linear", "1,000,000"]

@@ -1,5 +1,6 @@
 """Tests of the norms against gradients that are computed by hand in fp64, and against our own training loop."""
 
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from equipoise.config import TrainConfig
 from equipoise.number_bounds import MIN_LEARNING_RATE
-from equipoise.observation.norm_probe import squared_norm
+from equipoise.observation.norm_probe import Stopwatch, squared_norm
 from equipoise.observation.observer import observe
 from equipoise.observation.worker_lap import NO_DRAW, ONE_GRADIENT, UNEQUAL_GRADIENTS, UNUSABLE_GRADIENTS
 from equipoise.training.loop import Training
@@ -47,6 +48,17 @@ def test_norms_of_accumulated_gradients_are_those_computed_by_hand(tmp_path):
     assert (lap.local_norm, lap.total_norm) == pytest.approx(expected_norms(groups), rel=EXACT)
     assert (lap.local_batch, lap.total_batch, lap.draws) == (BATCH, 3 * BATCH, 3)
     assert observer.noise_scale_reason is None
+
+
+def test_stopwatch_sums_its_blocks_alone():
+    stopwatch, start = Stopwatch(), time.perf_counter()
+    for _ in range(2):
+        with stopwatch:
+            time.sleep(0.01)
+        time.sleep(0.02)
+    elapsed = time.perf_counter() - start
+    assert 0.02 <= stopwatch.seconds <= elapsed - 0.04
+    assert stopwatch.pop_seconds() >= 0.02 and stopwatch.pop_seconds() == 0
 
 
 def test_only_every_so_many_steps_are_measured(tmp_path):

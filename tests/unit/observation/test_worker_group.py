@@ -21,6 +21,16 @@ def test_one_worker_gets_its_own_row():
     assert gather_own_rank() == (1, [[0.0, 0.5]])
 
 
+def gather_own_bytes():
+    group = WorkerGroup()
+    return group.gather_bytes(b"" if group.rank == 0 else b"\x00\xff\x00")
+
+
+def test_every_worker_gets_the_bytes_of_all_however_many_they_are(tmp_path):
+    assert run_with_gloo(2, tmp_path, gather_own_bytes) == [[b"", b"\x00\xff\x00"]] * 2
+    assert gather_own_bytes() == [b""]
+
+
 def gather_alone():
     """Gather on the first worker alone, then sum on both, and return what the first gathered and the sum."""
     group = WorkerGroup(gather_seconds=0.2)
