@@ -44,6 +44,11 @@ def test_no_other_threshold_has_a_better_f1(answers, missed):
     assert best >= max(compute_f1(threshold) for threshold in np.unique(scores)) - 1e-12
 
 
+def test_answers_of_one_score_count_together():
+    judged = JudgedAnswers(np.array([0.9, 0.5, 0.5, 0.5, 0.5, 0.5]), np.array([True, True] + [False] * 4), 2)
+    assert choose_score_threshold(judged) == pytest.approx(0.7)  # the right answer at 0.5 does not come alone
+
+
 def test_threshold_lies_between_what_counts_and_what_does_not():
     judged = JudgedAnswers(np.array([0.9, 0.8, 0.2]), np.array([True, True, False]), 2)
     assert choose_score_threshold(judged) == pytest.approx(0.5)

@@ -184,6 +184,11 @@ def test_chart_history_has_the_share_of_each_condition_in_each_step():
     assert published[:10].mean() > 0.95 and warm[10:].mean() > 0.95
 
 
+def test_shares_in_a_history_have_three_decimals():
+    shares = np.array(chart_history(run_detector(render_mixed_lights(320, 39))).conditions["warm"])
+    assert not np.array_equal(shares, shares.round(2)) and np.array_equal(shares, shares.round(3))
+
+
 def test_conditions_of_one_name_are_reported_as_one():
     profile = replace(two_lights_profile(), condition_names=("as published", "as published"))
     verdict = compute_stream_verdict(run_detector(render_mixed_lights(320, 38), profile=profile))

@@ -103,6 +103,8 @@ def test_label_shift_is_sufficient_where_the_features_of_each_class_are_as_befor
     moved = ModelFeatures(current.cells, current.values + 2)
     assert not is_label_shift_sufficient(moved, reference, 200)
     assert is_label_shift_sufficient(moved.select(np.arange(29)), reference, 200)  # too few to tell
+    without_last = reference.select(np.flatnonzero(reference.cells < reference.cells.max()))
+    assert is_label_shift_sufficient(without_last, reference, 200)
 
 
 def test_support_is_measured_from_thirty_images_on():

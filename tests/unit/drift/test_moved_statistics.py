@@ -5,7 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from equipoise.drift.diagnosis.moved_statistics import OverallShift, build_statistic_effect, list_moved_statistics
+from equipoise.drift.diagnosis.moved_statistics import (
+    OverallShift,
+    build_statistic_effect,
+    list_moved_statistics,
+    pool_binary_variance,
+)
 from equipoise.drift.diagnosis.window import Window
 from equipoise.drift.features.statistic_schema import build_schema
 from equipoise.drift.features.table_stats import describe_indicator, describe_pair, describe_spread, describe_value
@@ -40,6 +45,13 @@ def build_shift(mean=0.0, standard_errors=1.0, **shifts):
     for name, shift in shifts.items():
         values[NAMES.index(name.replace("_is_", " = ").replace("_", " "))] = shift
     return OverallShift(values, np.ones(len(SCHEMA)), np.full(len(SCHEMA), mean), standard_errors)
+
+
+def test_variance_of_a_share_is_that_of_both_sets_together():
+    is_binary, reference_share = np.array([True, True, False]), np.array([0.0, 0.5, 0.0])
+    variance = np.array([0.0, 0.25, 4.0])
+    pooled = pool_binary_variance(is_binary, variance, reference_share, np.array([0.4, 0.5, 9.0]), (100.0, 300.0))
+    assert pooled == pytest.approx([0.1 * 0.9, 0.25, 4.0])  # 40 of 400; 0.625 has less variance than the reference
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from equipoise.drift.features.column_scaling import MAX_ABS_Z, fit_column_scaling
+from equipoise.drift.features.confidence import confidence_statistics
 from equipoise.drift.features.table_columns import read_csv_columns
 from equipoise.drift.features.table_stats import (
     MAX_CATEGORIES,
@@ -76,6 +77,13 @@ def test_statistics_of_many_columns_and_categories_are_limited():
     schema = fit_table_encoder(columns, rng.normal(size=300), ["code"]).schema
     assert sum(" with " in name for name in schema.names) == MAX_PAIRED_COLUMNS * (MAX_PAIRED_COLUMNS - 1) // 2
     assert sum(name.startswith("code = ") for name in schema.names) == MAX_CATEGORIES
+
+
+def test_statistics_of_logits_are_those_of_their_confidence():
+    columns, _ = draw_table()
+    logits = np.random.default_rng(3).normal(size=(400, 3))
+    expected = confidence_statistics(logits, temperature=1.0)
+    np.testing.assert_array_equal(fit_table_encoder(columns, logits).answer_statistics(logits), expected)
 
 
 def test_one_extreme_value_does_not_set_the_scale():

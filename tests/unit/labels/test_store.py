@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from equipoise.boxes.box import LabelledBox
 from equipoise.errors import EquipoiseError
-from equipoise.labels.picture_labels import PictureLabels, clip_box
+from equipoise.labels.picture_labels import MAX_NAME_CHARACTERS, PictureLabels, clip_box
 from equipoise.labels.store import LabelConflict, LabelStore
 from tests.support.errors import raises_code
 from tests.support.ray_cluster import ROOT
@@ -99,6 +99,12 @@ def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
 def test_impossible_labels_are_refused(changes):
     with raises_code("labels-invalid"):
         build_labels(**changes)
+
+
+def test_longest_name_of_an_author_is_taken():
+    assert build_labels(author="a" * MAX_NAME_CHARACTERS).author
+    with raises_code("labels-invalid"):
+        build_labels(author="a" * (MAX_NAME_CHARACTERS + 1))
 
 
 def test_box_is_clipped_to_its_picture():

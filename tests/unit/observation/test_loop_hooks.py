@@ -32,6 +32,22 @@ def test_passes_whose_step_a_gradient_scaler_leaves_out_are_no_micro_batches(tmp
     assert (lap.steps, lap.seen) == (steps, steps * accumulation * BATCH)
 
 
+def test_norms_of_a_step_follow_passes_that_a_gradient_scaler_threw_away(tmp_path):
+    model = build_small_model(torch.float32)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    observer = equipoise.observe(model, optimizer, batch_size=BATCH, out=tmp_path / "run", noise_scale_every=1)
+    batches = draw_batches(8, dtype=torch.float32)
+    take_steps(model, optimizer, batches[:2], accumulation=2)  # which tells that two passes are a step
+    for index, (inputs, labels) in enumerate(batches[2:]):
+        F.cross_entropy(model(inputs), labels).backward()
+        if index % 2:
+            if index > 1:
+                optimizer.step()
+            optimizer.zero_grad()
+    (lap,) = observer.close().laps
+    assert (lap.steps, lap.draws) == (3, 2)
+
+
 @pytest.mark.parametrize("steps_before", [0, 1, 15])
 def test_copy_of_an_observed_model_is_not_observed(observe, model, optimizer, steps_before):
     observer = observe()

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from equipoise.config import TrainConfig
 from equipoise.number_bounds import MIN_LEARNING_RATE
-from equipoise.observation.norm_probe import Stopwatch, squared_norm
+from equipoise.observation.norm_probe import NormProbe, Stopwatch, squared_norm
 from equipoise.observation.observer import observe
 from equipoise.observation.worker_lap import NO_DRAW, ONE_GRADIENT, UNEQUAL_GRADIENTS, UNUSABLE_GRADIENTS
 from equipoise.training.loop import Training
@@ -59,6 +59,14 @@ def test_stopwatch_sums_its_blocks_alone():
     elapsed = time.perf_counter() - start
     assert 0.02 <= stopwatch.seconds <= elapsed - 0.04
     assert stopwatch.pop_seconds() >= 0.02 and stopwatch.pop_seconds() == 0
+
+
+def test_seconds_of_the_norms_are_the_mean_over_measured_steps():
+    probe = NormProbe([nn.Parameter(torch.zeros(2))], workers=2, every=1)
+    assert probe.pop_step_seconds() == 0
+    for num_measured in (1, 4):
+        probe.stopwatch.seconds, probe.num_measured = 3.0, num_measured
+        assert probe.pop_step_seconds() == 3.0 / num_measured
 
 
 def test_only_every_so_many_steps_are_measured(tmp_path):
