@@ -135,6 +135,25 @@ def test_corruption_amounts_are_fitted_together_to_images_of_the_drift():
     assert reflection.value == pytest.approx(0.1, abs=0.025)
 
 
+class DistanceByCount(CorruptionFit):
+    """Fit whose distance depends on the number of corruptions alone."""
+
+    distances = (1.0,)
+
+    def squared_distance(self, amounts):
+        return self.distances[min(len(amounts), len(self.distances)) - 1]
+
+
+@pytest.mark.parametrize(
+    ("distances", "count"), [((1.0, 0.8), 1), ((1.0, 0.74), 2), ((1.0, 0.7, 0.5, 0.3, 0.1), 4), ((1.0, 0.7, 0.6), 2)]
+)
+def test_corruptions_are_added_while_each_takes_a_quarter_of_the_distance(distances, count):
+    clean, labels = render_images(MACHINE_PRODUCTS, np.arange(100), 7, 32)
+    fit = DistanceByCount(clean, labels.numpy(), clean, labels.numpy())
+    fit.distances = distances
+    assert len(fit_corruption_amounts([CorruptionAmount("colour temperature", "warmer", 4800.0)], fit)) == count
+
+
 def test_boxes_stay_where_they_are_under_another_light(tmp_path):
     recipe = AdaptationRecipe(
         "shelf", "data", DriftCondition((CorruptionAmount("colour temperature", "warmer", 3000.0),))

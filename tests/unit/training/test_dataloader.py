@@ -1,5 +1,6 @@
 """Tests of the batches a worker trains on: the images of its micro-batches, from any step on."""
 
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -31,6 +32,13 @@ def test_loader_yields_the_micro_batches_of_the_sampler(batch):
         )
         torch.testing.assert_close(images, loader.prepare_inputs(augmented), rtol=0, atol=0)
         assert torch.equal(labels, workload.train.targets[indices])
+
+
+def test_input_bytes_are_those_of_one_example_however_few_there_are():
+    config = TrainConfig(workload="digits", batch_size=1)
+    workload = load_workload(config)
+    one = replace(workload, train=replace(workload.train, inputs=workload.train.inputs[:1]))
+    assert BatchLoader(config, one, CPU).input_bytes == workload.train.inputs[0].numel() * 4
 
 
 @pytest.mark.parametrize("step", [1, 16, 33])

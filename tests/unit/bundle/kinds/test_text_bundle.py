@@ -66,6 +66,7 @@ def test_single_character_has_no_nats_and_unknown_characters_are_allowed(publish
     _, bundle = published
     assert bundle.next_tokens("t").nats_per_token is None
     assert bundle.next_tokens("Ωx").nats_per_token > 1
+    assert len(bundle.next_tokens("to b").next_tokens) == 5
     everything = bundle.next_tokens("to b", count=1000).next_tokens
     assert len(everything) == len(bundle.vocabulary) and "\ufffd" in {token.character for token in everything}
     assert sum(token.probability for token in everything) == pytest.approx(1)
