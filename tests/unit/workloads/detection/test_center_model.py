@@ -88,6 +88,13 @@ def test_peaks_are_one_at_the_centre_and_wider_for_larger_boxes():
     assert peaks[0, 0].sum() > peaks[1, 0].sum()
 
 
+def test_peak_of_a_box_that_ends_outside_is_at_the_border():
+    width, height = COLUMNS * STRIDE, ROWS * STRIDE
+    box = torch.tensor([[[0.0, width - 1, height - 1, 4, 4, 0]]])  # its centre lies beyond the last place
+    (peak,) = draw_peaks(box, torch.Size((ROWS, COLUMNS)))[0]
+    assert peak[-1, -1] == peak.max() == 1
+
+
 def test_loss_of_a_batch_is_the_mean_of_its_parts():
     assert not depends_on_batch_split(small_shelf())
 
