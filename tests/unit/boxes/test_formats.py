@@ -99,6 +99,13 @@ def test_each_format_is_recognised_in_a_folder(folder):
         read_boxed_folder(folder / "none")
 
 
+def test_numbers_in_coco_start_at_one(folder):
+    write_coco(DATASET, folder / "labels.json")
+    content = json.loads((folder / "labels.json").read_text())
+    for part in ("images", "categories", "annotations"):  # readers of COCO take class 0 for the background
+        assert [entry["id"] for entry in content[part]] == [*range(1, len(content[part]) + 1)]
+
+
 def edit_coco(folder, edit):
     write_coco(DATASET, folder / "labels.json")
     content = json.loads((folder / "labels.json").read_text())

@@ -44,3 +44,8 @@ def test_picture_of_which_the_model_is_least_certain_comes_first(squares_bundle,
 def test_model_of_another_kind_is_refused(squares_bundle):
     with raises_code("bundle-kind", "one class per image"):
         BundleGuesser(str(squares_bundle.folder), "class")
+
+
+def test_one_picture_in_place_of_a_list_is_refused(squares_bundle, photos):
+    with raises_code("images-invalid", "list"):
+        squares_bundle.find_boxes((photos / "0.png").read_bytes())
