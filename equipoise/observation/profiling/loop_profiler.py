@@ -57,7 +57,7 @@ class WorkerProfile:
 
 
 class LoopProfiler:
-    """Profiler of one worker's loop, told by hooks what the loop does; `result` is there once it has seen enough."""
+    """Profiler of one worker's loop: hooks report what the loop does, and `result` holds the profile at its end."""
 
     def __init__(
         self,
