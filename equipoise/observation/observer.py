@@ -30,7 +30,7 @@ from equipoise.observation.loop_setup import (
 )
 from equipoise.observation.norm_probe import NormProbe
 from equipoise.observation.observed_run import ObservedRun
-from equipoise.observation.profiling.loop_profile import NO_PROFILE, LoopProfile
+from equipoise.observation.profiling.loop_profile import LoopProfile
 from equipoise.observation.step_clock import StepClock
 from equipoise.observation.step_sampling import LAP_STEPS, PARTS_EVERY, MeasurementCadence
 from equipoise.observation.summary import format_observation
@@ -182,8 +182,7 @@ class Observer:
             self._detach()
             if self.steps > self.lap_start:
                 self._end_lap()
-            if self.profile.is_missing:
-                warn_of_problem(NO_PROFILE)
+            self.profile.warn_if_missing()
             self.record = self._write_record(*self._find_status())
         return self.record
 
@@ -228,9 +227,10 @@ class Observer:
             self.probe.every = self.cadence.choose_norm_interval(norm_seconds, lap.seconds / steps)
         if self.run:
             self.run.append_lap(lap)
-        if all(row.has_profile for row in rows):
-            self.profile.write(self.run, self.workers, self.config, self.nodes, self.device)
-            self.hooks.profiler = None
+        if all(row.profile_state for row in rows):
+            if all(row.profile_state > 0 for row in rows):
+                self.profile.write(self.run, self.workers, self.config, self.nodes, self.device)
+            self.profile.profiler = self.hooks.profiler = None
 
     def _measure_lap(self) -> WorkerLap:
         """Return what this worker has measured since the last lap, and start anew."""
@@ -249,7 +249,7 @@ class Observer:
             losses=losses,
             num_losses=num_losses,
             host=zlib.crc32(node().encode()),
-            has_profile=float(self.profile.has_result),
+            profile_state=self.profile.progress,
         )
 
     def _find_status(self) -> tuple[RunStatus, str | None]:

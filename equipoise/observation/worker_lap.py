@@ -35,8 +35,8 @@ class WorkerLap(NamedTuple):
     num_losses: float
     host: float
     """number that stands for the machine"""
-    has_profile: float = 0.0
-    """1 if the worker has profiled all the steps that it was to"""
+    profile_state: float = 0.0
+    """1 if the worker has profiled all the steps that it was to, -1 if it cannot, 0 before"""
 
     @property
     def seconds(self) -> float:

@@ -1,5 +1,6 @@
 """The profile of an observed loop: when it begins, which laps it is in, and its files."""
 
+import warnings
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -32,14 +33,16 @@ class LoopProfile:
         """laps in which steps were profiled"""
 
     @property
-    def has_result(self) -> bool:
-        """Return whether this worker has profiled all the steps that it was to."""
-        return self.profiler is not None and self.profiler.result is not None
+    def progress(self) -> float:
+        """1 if this worker has profiled all the steps that it was to, -1 if it cannot, 0 before."""
+        if self.profiler is None:
+            return 0.0
+        return -1.0 if self.profiler.has_given_up else float(self.profiler.result is not None)
 
-    @property
-    def is_missing(self) -> bool:
-        """Return whether a profile was to be made and is not there."""
-        return self.state in ("to begin", "begun")
+    def warn_if_missing(self) -> None:
+        """Warn of a profile that was asked for and is not there at the end of the loop."""
+        if self.state in ("to begin", "begun"):
+            warnings.warn(f"equipoise.observe: {NO_PROFILE}", RuntimeWarning, stacklevel=3)
 
     def begin(
         self, model: nn.Module, optimizer: Optimizer, device: torch.device, workers: int, batch_size: int
@@ -62,7 +65,7 @@ class LoopProfile:
         """Write the profile of all workers, which call this together once each has its result."""
         from equipoise.observation.profiling.loop_report import ProfileRow, build_loop_report, build_profile_row
 
-        profiler, self.profiler = self.profiler, None
+        profiler = self.profiler
         if profiler is None or profiler.result is None or profiler.result.trace is None:
             return
         self.state = "written"

@@ -73,7 +73,7 @@ class LoopProfiler:
         self.has_exchange, self.traced_steps = has_exchange, steps
         self.timer = SpanTimer(device)
         self.marks: LoopMarks | None = None
-        self.was_paused = self.is_tracing = self.has_forward = False
+        self.was_paused = self.is_tracing = self.has_forward = self.has_given_up = False
         self.measured = WorkerProfile()
         self.result: WorkerProfile | None = None
         self.stages = self._measure()
@@ -117,6 +117,7 @@ class LoopProfiler:
             yield from self._time_plain_block() if is_plain else self._time_marked_block()
             broken += self.was_paused
         if broken == MAX_BROKEN_BLOCKS:
+            self.has_given_up = True
             return
         yield from self._count_layers()
         yield from self._trace_steps(self.traced_steps)

@@ -177,6 +177,7 @@ def test_loop_that_pauses_all_the_time_has_no_profile_and_says_so(profile, model
     for batch in draw_batches(5 * ENOUGH_STEPS):
         take_steps(model, optimizer, [batch])
         observer.pause()
+    assert observer.hooks.profiler is None  # it is not tried for ever
     with pytest.warns(RuntimeWarning, match="there is no profile"):
         observer.close()
     assert not (tmp_path / "run" / "profile.json").exists()
