@@ -55,8 +55,8 @@ class LoopProfile:
         return self.profiler
 
     def note_lap(self, index: int) -> None:
-        """Note that a lap has ended."""
-        if self.state == "begun":
+        """Note that a lap has ended; it is marked if steps in it were profiled."""
+        if self.profiler is not None:
             self.laps.add(index)
 
     def write(
