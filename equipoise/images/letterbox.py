@@ -55,8 +55,10 @@ def letterbox_image(image: Image.Image, size: int) -> tuple[NDArray[np.uint8], L
     scaled_size = round(upright.width * box.scale_x), round(upright.height * box.scale_y)
     if upright.size != scaled_size:
         upright = upright.resize(scaled_size, Image.Resampling.BILINEAR)
-    square = Image.new("RGB", (size, size), FILL_COLOR)
-    square.paste(upright, (box.left, box.top))
+    square = upright
+    if scaled_size != (size, size):
+        square = Image.new("RGB", (size, size), FILL_COLOR)
+        square.paste(upright, (box.left, box.top))
     return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1)), box
 
 

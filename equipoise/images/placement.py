@@ -4,6 +4,7 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -31,11 +32,12 @@ class ImagePlacement:
 
         They are cut at its sides.
         """
-        moved = torch.from_numpy(self.letterbox.boxes_to_picture(boxes.double().numpy()))
-        limits = torch.tensor([self.width, self.height], dtype=moved.dtype)
-        far = (moved[..., :2] + moved[..., 2:]).clamp(min=0).minimum(limits)
-        near = moved[..., :2].clamp(min=0).minimum(limits)
-        return torch.cat([near, far - near], -1).to(boxes.dtype)
+        moved = self.letterbox.boxes_to_picture(boxes.double().numpy())
+        limits = np.array([self.width, self.height], np.float64)
+        near, far = moved[..., :2], moved[..., :2] + moved[..., 2:]
+        near, far = (np.minimum(np.maximum(corner, 0), limits) for corner in (near, far))
+        return torch.from_numpy(np.concatenate([near, far - near], -1)).to(boxes.dtype)
+
 
 
 def place_image(image: Image.Image, size: int) -> tuple[Tensor, ImagePlacement]:

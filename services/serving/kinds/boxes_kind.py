@@ -111,8 +111,10 @@ class BoxesKind(ServedKind):
         bundle = find_detector(version)
         images = decoded[0].images if len(decoded) == 1 else torch.cat([part.images for part in decoded])
         scores, boxes, labels, features = bundle.run_engine(images)
-        counts = [len(part) for part in decoded]
-        parts = zip(*(output.split(counts) for output in (scores, boxes, labels)), strict=True)
+        parts = [(scores, boxes, labels)]
+        if len(decoded) > 1:
+            counts = [len(part) for part in decoded]
+            parts = [*zip(*(output.split(counts) for output in parts[0]), strict=True)]
         answers = [
             build_boxes_output(version, bundle, part, *tensors) for part, tensors in zip(decoded, parts, strict=True)
         ]
