@@ -80,6 +80,12 @@ def describe_step(report: ProfileReport) -> str:
     )
 
 
+def summarize_profile(report: ProfileReport) -> str:
+    """Return how long a step takes and what takes most of it, for one cell of a table."""
+    text = f"{format_seconds(report.steps.seconds)} a step"
+    return f"{text}, most for {report.losses[0].name}" if report.losses else text
+
+
 def describe_largest_loss(report: ProfileReport) -> str:
     """Return in words what takes most of a step."""
     if not report.losses:
