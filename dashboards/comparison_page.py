@@ -96,6 +96,16 @@ def describe_outcome(comparison: DeviceComparison, crossing: CrossingBatch) -> s
     return f"{slower} below a batch of {format_crossing(crossing)}, and faster above"
 
 
+def summarize_comparison(comparison: DeviceComparison) -> str:
+    """Return from which batch on several workers pay, for one cell of a table."""
+    several, crossing = pluralize(comparison.workers, "worker"), comparison.crossing
+    if crossing.outcome == "always":
+        return f"{several} pay at every batch"
+    if crossing.outcome == "never":
+        return f"{several} pay at no batch"
+    return f"{several} pay from a batch of {format_crossing(crossing)}"
+
+
 def format_crossing(crossing: CrossingBatch) -> str:
     """Format the batch of a crossing with its interval of 80 %."""
     if crossing.batch is None:

@@ -1,4 +1,4 @@
-"""Find and read the experiments in a folder: runs, sweeps, plans, bundles and drift checks.
+"""Find and read the experiments in a folder: runs, sweeps, plans, bundles, drift checks, profiles and comparisons.
 
 A file that is missing, half-written or foreign is no error: the experiment carries a description of the problem.
 """
@@ -16,6 +16,7 @@ from equipoise.bundle.manifest import Manifest
 from equipoise.command_template import find_program_name
 from equipoise.drift.diagnosis.verdict import Verdict, parse_verdict
 from equipoise.errors import EquipoiseError
+from equipoise.planning.device_comparison.comparison_report import COMPARISON_FILE, DeviceComparison
 from equipoise.planning.devices.device_rows import select_device_rows
 from equipoise.planning.document import PLAN_FILE, PlanDocument
 from equipoise.planning.exchanges.exact_rows import select_exact_runs, select_exact_steps
@@ -23,6 +24,7 @@ from equipoise.planning.measurements import STATISTICAL_COLUMNS, read_examples_t
 from equipoise.planning.recipe_choice.recipe_report import RECIPES_FILE, RecipeReport
 from equipoise.planning.search_status.search_progress import SEARCH_FILE, SearchProgress
 from equipoise.planning.sharding.memory_report import MEMORY_FILE, MemoryReport
+from equipoise.profiling.profile_report import PROFILE_FILE, ProfileReport
 from equipoise.runs.folder import read_record
 from equipoise.runs.listing import NON_RECORD_FOLDERS
 from equipoise.runs.record import Record
@@ -31,7 +33,15 @@ from equipoise.type_aliases import JsonObject
 
 SKIPPED_FOLDERS = ("trials", *NON_RECORD_FOLDERS)
 """folders that are part of a sweep or run, not experiments of their own; a listing of records enters trials"""
-PAGES_BY_KIND = {"run": ("run",), "sweep": ("curve", "scaling"), "plan": ("curve", "scaling"), "check": ("drift",)}
+PROFILE_PAGE, COMPARISON_PAGE = "profile", "comparison"
+PAGES_BY_KIND = {
+    "run": ("run",),
+    "sweep": ("curve", "scaling"),
+    "plan": ("curve", "scaling"),
+    "check": ("drift",),
+    "profile": (PROFILE_PAGE,),
+    "comparison": (COMPARISON_PAGE,),
+}
 """page names of each kind of experiment; an index links to the first"""
 
 
@@ -40,7 +50,7 @@ class Experiment:
     """Experiment in a folder: its kind and content, or the problem with it."""
 
     kind: str
-    """run, sweep, plan, bundle, check, or `?`"""
+    """run, sweep, plan, bundle, check, profile, comparison, or `?`"""
     path: Path
     content: Any = None
     problem: str = ""
@@ -57,7 +67,13 @@ class Experiment:
     def page_names(self, root: Path) -> list[str]:
         """Return the names of all pages that the experiment can have, relative to a folder above it."""
         folder = self.path.relative_to(root)
-        return [(folder / name).as_posix() for name in PAGES_BY_KIND.get(self.kind, ())]
+        return [(folder / name).as_posix() for name in self.list_pages()]
+
+    def list_pages(self) -> list[str]:
+        """List the names of its pages: those of its kind, and that of the profile of an observed run."""
+        names = [*PAGES_BY_KIND.get(self.kind, ())]
+        has_profile = self.kind == "run" and (self.path / PROFILE_FILE).is_file()
+        return [*names, PROFILE_PAGE] if has_profile else names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +143,7 @@ def load_experiment(folder: Path) -> Experiment:
     """Return the experiment in a folder; of the kind `?` if it holds none."""
     paths = [*folder.iterdir()] if folder.is_dir() else []
     return classify_folder(folder, {path.name for path in paths}) or Experiment(
-        kind="?", path=folder, problem=f"{folder} holds no run, sweep, plan, bundle or drift check"
+        kind="?", path=folder, problem=f"{folder} holds no run, sweep, plan, bundle, drift check, profile or comparison"
     )
 
 
@@ -151,6 +167,9 @@ def classify_folder(folder: Path, file_names: set[str]) -> Experiment | None:
     if "trial.json" in file_names:
         problem = "no record yet: the run is in progress or was interrupted; the same command resumes it"
         return Experiment(kind="run", path=folder, problem=problem, modified=modification_time(folder / "trial.json"))
+    for name, (kind, read_content) in MEASUREMENT_READERS.items():
+        if name in file_names:
+            return try_load(kind, folder, folder / name, read_content)
     return None
 
 
@@ -229,6 +248,20 @@ def trials_to_table(trials: Sequence[Record]) -> pd.DataFrame | None:
 def read_verdict(file: Path) -> Verdict:
     """Read the verdict of a drift check."""
     return parse_verdict(read_json(file), f"cannot read {file}")
+
+
+def read_profile(file: Path) -> ProfileReport:
+    """Read the profile of training steps."""
+    return ProfileReport.from_json(read_json(file))
+
+
+def read_comparison(file: Path) -> DeviceComparison:
+    """Read the comparison of one worker with several."""
+    return DeviceComparison.from_json(read_json(file))
+
+
+MEASUREMENT_READERS = {PROFILE_FILE: ("profile", read_profile), COMPARISON_FILE: ("comparison", read_comparison)}
+"""kind and reader of measurements that have a folder of their own"""
 
 
 def require_keys(value: Any, file: Path, *keys: str) -> JsonObject:

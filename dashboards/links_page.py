@@ -1,5 +1,7 @@
 """Page of a cluster's links: delay and rate by level, sums by every all-reduce algorithm, and which is the fastest."""
 
+from collections.abc import Sequence
+
 from dashboards.page import Note, Page, Section, SectionPart
 from dashboards.panels.links import (
     backend_ratio,
@@ -12,7 +14,7 @@ from dashboards.panels.links import (
 from dashboards.theme import format_seconds, format_significant
 from equipoise.formatting import capitalize_first, format_bit_rate, format_bytes, pluralize
 from equipoise.parallel.fastest_ranges import FastestRange, find_fastest_ranges
-from equipoise.planning.exchanges.link_report import LinkReport
+from equipoise.planning.exchanges.link_report import LinkReport, LinkTiming
 
 CLOSE_SIZES = (
     "No closed forms: the largest size must be at least 8 times the smallest, so that delay and rate can be told apart."
@@ -34,8 +36,8 @@ def build_links_page(report: LinkReport) -> Page:
             ),
             Section(
                 title="Levels of the network",
-                paragraphs=[f"{capitalize_first(text)}." for text in describe_links(report)],
-                parts=[links_table(report)],
+                paragraphs=[f"{capitalize_first(text)}." for text in describe_links(report.links)],
+                parts=[links_table(report.links)],
             ),
             Section(title="Time of a sum", parts=[*closed_form_notes(report), build_sums_panel(report)]),
             Section(
@@ -45,13 +47,13 @@ def build_links_page(report: LinkReport) -> Page:
     )
 
 
-def describe_links(report: LinkReport) -> list[str]:
+def describe_links(links: Sequence[LinkTiming]) -> list[str]:
     """Return the delay and the rate of each level of the network in words."""
     return [
         f"{link.level}: {format_seconds(link.delay_seconds)} for a small message,"
         f" {format_bit_rate(link.bytes_a_second)} for a large one"
         + (f", the slowest of {link.pairs} pairs of workers" if link.pairs > 1 else "")
-        for link in report.links
+        for link in links
     ]
 
 

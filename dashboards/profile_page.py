@@ -1,8 +1,11 @@
 """Page of the profile of a run: where the time of a step goes, its timeline, layers, and what would help."""
 
+from dashboards.links_page import describe_links
 from dashboards.page import NumberCell, Page, Section, Table, TableCell
+from dashboards.panels.links import links_table
 from dashboards.panels.profiling.gains import build_gains_panel, format_gain, losses_table
 from dashboards.panels.profiling.layers import build_layer_panels, layers_table
+from dashboards.panels.profiling.step_memory import build_step_memory_panel, describe_step_memory
 from dashboards.panels.profiling.step_parts import build_step_parts_panel, build_timeline_panel
 from dashboards.theme import format_seconds, format_significant
 from equipoise.formatting import capitalize_first, format_bytes, format_share, pluralize
@@ -35,6 +38,8 @@ def build_profile_page(report: ProfileReport) -> Page:
                 paragraphs=[describe_limits(report)],
                 parts=[*build_layer_panels(report), layers_table(report)],
             ),
+            *build_memory_section(report),
+            *build_links_section(report),
         ],
     )
 
@@ -68,6 +73,23 @@ def build_sync_section(report: ProfileReport) -> list[Section]:
     ]
 
 
+def build_memory_section(report: ProfileReport) -> list[Section]:
+    """Build the section of memory; none where it was not measured."""
+    if report.memory is None:
+        return []
+    text = capitalize_first(describe_step_memory(report.memory, report.config.batch_size)) + "."
+    return [Section(title="Memory", paragraphs=[text], parts=[build_step_memory_panel(report.memory)])]
+
+
+def build_links_section(report: ProfileReport) -> list[Section]:
+    """Build the section of the links between workers; none of one worker."""
+    if not report.links:
+        return []
+    texts = [f"{capitalize_first(text)}." for text in describe_links(report.links)]
+    text = "`equipoise links` times the sums of every all-reduce algorithm on them."
+    return [Section(title="Links between workers", paragraphs=[*texts, text], parts=[links_table(report.links)])]
+
+
 def describe_step(report: ProfileReport) -> str:
     """Return in words how long a step takes, and on what."""
     config, seconds = report.config, report.steps.seconds
@@ -78,6 +100,12 @@ def describe_step(report: ProfileReport) -> str:
         f"{config.name} on {workers} x {config.batch_size}{accumulation}: a step takes {format_seconds(seconds)},"
         f" {rate} examples/s"
     )
+
+
+def summarize_profile(report: ProfileReport) -> str:
+    """Return how long a step takes and what takes most of it, for one cell of a table."""
+    text = f"{format_seconds(report.steps.seconds)} a step"
+    return f"{text}, most for {report.losses[0].name}" if report.losses else text
 
 
 def describe_largest_loss(report: ProfileReport) -> str:

@@ -1,4 +1,4 @@
-"""Pages of runs, sweeps and drift checks, composed of panels."""
+"""Pages of runs, sweeps, drift checks and measurements, composed of panels."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from dashboards.experiments import PAGES_BY_KIND, READ_ERRORS, Experiment, Sweep
+from dashboards.comparison_page import build_comparison_page
+from dashboards.experiments import PROFILE_PAGE, READ_ERRORS, Experiment, Sweep, read_profile
 from dashboards.page import (
     FactList,
     Link,
@@ -42,12 +43,12 @@ from equipoise.drift.diagnosis.verdict import ChartHistory, DatasetVerdict, Verd
 from equipoise.drift.monitor.entries import DriftEvent
 from equipoise.formatting import capitalize_first, format_joules, pluralize
 from equipoise.hardware_facts import HardwareFacts
+from equipoise.planning.device_comparison.comparison_report import DeviceComparison
 from equipoise.planning.document import PlanDocument
 from equipoise.profiling.profile_report import PROFILE_FILE, ProfileReport
 from equipoise.runs.misclassified import MisclassifiedImage, read_misclassified
 from equipoise.runs.record import Record
 from equipoise.runs.target import UNNAMED_METRIC
-from equipoise.storage.atomic import read_json
 
 PARAMETER_LABELS = {
     "a": "fixed time of a step",
@@ -63,7 +64,6 @@ NO_LAPS = (
     "The run ended before its first lap: there is nothing to draw. Its status says why; the same command with the same"
     " --out starts it again."
 )
-PROFILE_PAGE = "profile"
 DRIFT_TITLES = {"ok": "no drift", "drift": "drift", "unknown": "unknown whether there is drift"}
 
 
@@ -251,28 +251,33 @@ def format_error(share: float) -> str:
 
 
 def build_page(experiment: Experiment, page_name: str) -> Page:
-    """Build one of the pages of an experiment, by its name in `PAGES_BY_KIND`."""
-    if isinstance(experiment.content, Record):
-        profile = read_observed_profile(experiment)
-        if profile and page_name == PROFILE_PAGE:
+    """Build one of the pages of an experiment, by its name in `Experiment.list_pages`."""
+    content = experiment.content
+    if isinstance(content, Record):
+        if page_name == PROFILE_PAGE:
+            profile = read_profile(experiment.path / PROFILE_FILE)
             return replace(build_profile_page(profile), links=[Link("the run", "run.html")])
-        return run_page(experiment.content, read_misclassified(experiment.path), has_profile=profile is not None)
-    if isinstance(experiment.content, Sweep):
-        return {"curve": tradeoff_page, "scaling": scaling_page}[page_name](
-            experiment.content, experiment.path.resolve().name
-        )
-    return drift_page(experiment.content, [], [])
+        return run_page(content, read_misclassified(experiment.path), has_profile=has_readable_profile(experiment))
+    if isinstance(content, Sweep):
+        return {"curve": tradeoff_page, "scaling": scaling_page}[page_name](content, experiment.path.resolve().name)
+    if isinstance(content, ProfileReport):
+        return build_profile_page(content)
+    if isinstance(content, DeviceComparison):
+        return build_comparison_page(content)
+    return drift_page(content, [], [])
 
 
 def write_pages(experiment: Experiment, index: Path | None = None) -> list[Path]:
     """Write an experiment's pages into its folder, with links to an index, and return their paths."""
-    names = [*PAGES_BY_KIND.get(experiment.kind, ()), *([PROFILE_PAGE] if read_observed_profile(experiment) else [])]
+    names = experiment.list_pages()
+    if experiment.kind == "run" and not has_readable_profile(experiment):
+        names = [name for name in names if name != PROFILE_PAGE]
     return [write_page(build_page(experiment, name), experiment.path / f"{name}.html", index) for name in names]
 
 
-def read_observed_profile(experiment: Experiment) -> ProfileReport | None:
-    """Read the profile of an observed run; None if its steps were not profiled, or the file is damaged."""
-    if isinstance(experiment.content, Record):
-        with suppress(OSError, *READ_ERRORS):
-            return ProfileReport.from_json(read_json(experiment.path / PROFILE_FILE))
-    return None
+def has_readable_profile(experiment: Experiment) -> bool:
+    """Return whether the steps of an observed run were profiled, and the file can be read."""
+    with suppress(OSError, *READ_ERRORS):
+        read_profile(experiment.path / PROFILE_FILE)
+        return True
+    return False

@@ -102,7 +102,7 @@ def main() -> int:
         report = time_links_on_cluster(options, sizes, ray_folder, gpu)
         write_csv(report.to_table(), out / LINKS_FILE)
         write_page(build_links_page(report), out / LINKS_PAGE_FILE)
-    print("\n".join([*describe_links(report), *describe_fastest_ranges(report)]).replace("`", ""))
+    print("\n".join([*describe_links(report.links), *describe_fastest_ranges(report)]).replace("`", ""))
     print(f"wrote {options.out / LINKS_FILE} and {options.out / LINKS_PAGE_FILE}")
     return 0
 

@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from dashboards.comparison_page import summarize_comparison
 from dashboards.experiments import Experiment, Sweep
 from dashboards.page import FactList, Link, Note, NumberCell, Page, Section, SectionPart, Table, TableCell, TimeCell
 from dashboards.panels.training_run import run_facts
 from dashboards.plan_tables import candidate_plans
+from dashboards.profile_page import summarize_profile
 from dashboards.theme import format_interval, format_seconds, format_significant
 from equipoise.bundle.manifest import summarize_metrics
 from equipoise.drift.diagnosis.verdict import Verdict
 from equipoise.formatting import format_number, pluralize
+from equipoise.planning.device_comparison.comparison_report import DeviceComparison
+from equipoise.profiling.profile_report import ProfileReport
 from equipoise.runs.record import Record
 from equipoise.spacing import evenly_spaced_indices
 
@@ -123,7 +127,17 @@ def outcome_cells(content: Any) -> list[Any]:
     if isinstance(content, Verdict):
         verdict = content.state + (f": {content.cause}" if content.cause else "")
         return ["", None, None, None, verdict, None, content.images]
+    if isinstance(content, ProfileReport):
+        return [*measurement_cells(content, content.config.workers), summarize_profile(content), None, None]
+    if isinstance(content, DeviceComparison):
+        return [*measurement_cells(content, content.workers), summarize_comparison(content), None, None]
     return [content.name, None, None, None, f"published, {summarize_metrics(content.metrics)}", None, None]
+
+
+def measurement_cells(content: ProfileReport | DeviceComparison, workers: int) -> list[TableCell]:
+    """Return workload, workers, batch size and learning rate of steps that were measured."""
+    config = content.config
+    return [config.name, workers, config.batch_size, NumberCell(config.lr, format_number(config.lr))]
 
 
 def round_examples(examples: float | None) -> TableCell:

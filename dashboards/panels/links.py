@@ -20,7 +20,7 @@ from dashboards.theme import (
 from equipoise.formatting import format_bit_rate, format_bytes
 from equipoise.parallel.algorithm_choice import AlgorithmTiming, estimate_sum_seconds
 from equipoise.parallel.fastest_ranges import FastestRange, find_fastest_ranges
-from equipoise.planning.exchanges.link_report import LinkReport, SumTiming
+from equipoise.planning.exchanges.link_report import LinkReport, LinkTiming, SumTiming
 
 SUMS_HEIGHT_PIXELS = 520
 MAX_SIZE_TICKS = 8
@@ -126,7 +126,7 @@ def sums_table(report: LinkReport) -> Table:
     return Table(name="sum-times", columns=["algorithm", "size", "median", "80 % of sums", "closed form"], rows=rows)
 
 
-def links_table(report: LinkReport) -> Table:
+def links_table(links: Sequence[LinkTiming]) -> Table:
     """Return the table of the levels of the network: delay and rate of the slowest link of each."""
     rows: list[list[TableCell]] = [
         [
@@ -135,7 +135,7 @@ def links_table(report: LinkReport) -> Table:
             NumberCell(link.delay_seconds, format_seconds(link.delay_seconds)),
             NumberCell(link.bytes_a_second, format_bit_rate(link.bytes_a_second)),
         ]
-        for link in report.links
+        for link in links
     ]
     return Table(name="levels", columns=["level", "pairs timed", "delay", "rate"], rows=rows)
 

@@ -7,7 +7,9 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.number_bounds import Count, NonNegativeCount, NonNegativeNumber, PositiveNumber
+from equipoise.planning.exchanges.link_report import LinkTiming
 from equipoise.planning.interval import IntervalEstimate
+from equipoise.profiling.memory.step_memory import StepMemory
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
 
@@ -251,6 +253,10 @@ class ProfileReport:
     """timings that the predictions come from"""
     timeline: tuple[TimelineSpan, ...] = ()
     """parts of two steps on each worker"""
+    memory: StepMemory | None = None
+    """memory of a worker over its batch; None of an observed loop"""
+    links: tuple[LinkTiming, ...] = ()
+    """links between the workers; empty of one worker, and of an observed loop"""
     losses: tuple[StepLoss, ...] = ()
     """where the time of a step goes: what is lost first, then the work, each with the largest first"""
     proposals: tuple[Proposal, ...] = ()

@@ -13,6 +13,7 @@ from equipoise.profiling.advice import CHEAPER_PASSES
 from equipoise.profiling.device_reads import DeviceReads
 from equipoise.profiling.layer_work import count_layer_work
 from equipoise.profiling.machine_limits import measure_machine_limits
+from equipoise.profiling.memory.measure_step_memory import measure_step_memory
 from equipoise.profiling.profile_report import (
     LayerWork,
     MeasuredSteps,
@@ -65,6 +66,7 @@ def profile_steps(
 ) -> ProfileResult:
     """Measure the steps of a run, and trace so many of them. All workers call this and get the same report."""
     config = config.with_defaults(workload.defaults)
+    memory = measure_step_memory(config, workload, device, nodes)  # before anything else takes some
     limits = measure_machine_limits(config.precision, device)
     stepped = SteppedTraining(config, workload, device)
     blocks = measure_blocks(stepped)
@@ -81,6 +83,7 @@ def profile_steps(
         sync_points=gather_sync_points(stepped, blocks),
         timings=take_short_timings(stepped, config, workload, considered),
         timeline=gather_timeline(trace.trace),
+        memory=memory,
     )
     first: Any = gather_objects(own_report)[0]  # its layers and limits for all of them, so that all try the same
     return ProfileResult(first, trace.trace.content, stepped)

@@ -9,6 +9,7 @@ import torch
 from ray.train.torch import get_device
 
 from equipoise.config import TrainConfig
+from equipoise.parallel.node_groups import gather_nodes
 from equipoise.profiling.advice import MIN_GAIN, add_advice
 from equipoise.profiling.profile_report import TRACE_FILE, ProfileReport
 from equipoise.profiling.profile_steps import profile_steps
@@ -21,7 +22,10 @@ from equipoise.type_aliases import JsonObject
 from equipoise.workloads import Workload, load_workload
 from jobs.cluster.wait import wait_for_slots
 from jobs.ray_train.trainer import build_trainer, fit_in_thread
+from jobs.timing.message_bench import time_levels
 from jobs.timing.process_groups import ShrinkingProcessGroup
+
+LINKS_SECONDS = 0.5  # for messages between pairs of workers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +70,8 @@ def run_profile_worker(loop_config: JsonObject) -> ProfileReport:
     if result.stepped.training.rank == 0:
         with atomic_write(parse_location(config.out) / TRACE_FILE) as temporary:
             temporary.write_bytes(result.trace)
-    report = add_advice(result.report, max_batch=len(workload.train))
+    links = time_levels(gather_nodes(device), LINKS_SECONDS, device) if group else ()
+    report = add_advice(replace(result.report, links=links), max_batch=len(workload.train))
     if not config.tries:
         return report
     report = try_proposals(report, result.stepped, workload, device)

@@ -20,6 +20,8 @@ def test_command_writes_profile_page_and_trace(cluster, tmp_path):
     names = [".lock", "profile.html", "profile.json", "trace-worker-0.json.gz"]
     assert sorted(path.name for path in out.iterdir()) == names
     report = ProfileReport.from_json(json.loads((out / "profile.json").read_text()))
+    (link,) = report.links
+    assert link.level == "within a node" and report.memory.rows[-1].batch == 64
     assert len(report.steps.parts) == 2 and report.nodes == 1 and report.config.workers == 2
     tried = [proposal for proposal in report.proposals if proposal.gain.value >= 1.05]
     assert all(proposal.verdict for proposal in tried if proposal.options)

@@ -1,6 +1,7 @@
 """Memory of the workers of a made-up sweep with a limit."""
 
-from equipoise.planning.sharding.memory_report import MemoryAtBatch, MemoryReport, WayMemory
+from equipoise.planning.memory.memory_at_batch import MemoryAtBatch
+from equipoise.planning.sharding.memory_report import MemoryReport, WayMemory
 
 LIMIT_BYTES = 2e9
 

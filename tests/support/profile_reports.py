@@ -2,6 +2,8 @@
 
 from equipoise.config import TrainConfig
 from equipoise.hardware_facts import HardwareFacts
+from equipoise.planning.exchanges.link_report import LinkTiming
+from equipoise.profiling.memory.step_memory import StepMemory
 from equipoise.profiling.profile_report import (
     LayerWork,
     MachineLimits,
@@ -13,6 +15,7 @@ from equipoise.profiling.profile_report import (
     SyncPoint,
     TimelineSpan,
 )
+from tests.support.memory_reports import build_rows
 
 MS = 1e-3
 
@@ -82,6 +85,8 @@ def build_profile_report(parts=None, *, layers=None, sync_points=(), timings=Non
             sum_seconds={1000: 0.002, 11_000: 0.012},
             gradient_bytes=11_000,
         ),
+        memory=StepMemory(available_bytes=1e9, largest_batch=790, rows=build_rows(0.1, measured=True)),
+        links=(LinkTiming(level="within a node", pairs=1, delay_seconds=5e-5, bytes_a_second=1e9),),
         timeline=(
             TimelineSpan(worker=0, part="forward", start=0.0, seconds=0.02),
             TimelineSpan(worker=0, part="backward", start=0.02, seconds=0.03),

@@ -3,10 +3,11 @@
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from dashboards.page import NumberCell, Panel, Table
+from dashboards.page import NumberCell, Panel, Table, TableCell
 from dashboards.theme import AMBER, BLUE, GREEN, NEUTRAL_COLOR, PURPLE, SKY, apply_theme, series_symbol
+from equipoise.planning.memory.memory_at_batch import MemoryAtBatch
 from equipoise.planning.memory.memory_limit import format_memory
-from equipoise.planning.sharding.memory_report import MemoryAtBatch, MemoryReport
+from equipoise.planning.sharding.memory_report import MemoryReport
 
 MEMORY_PART_COLORS = {
     "weights": BLUE,
@@ -15,6 +16,7 @@ MEMORY_PART_COLORS = {
     "activations": SKY,
     "buffers": PURPLE,
 }
+MEMORY_COLUMNS = ("batch", *MEMORY_PART_COLORS, "predicted", "measured", "fits")
 GIGABYTE, MEGABYTE = 1e9, 1e6
 OUTLINE_PIXELS = 2
 READING_OF_MEMORY = (
@@ -76,8 +78,9 @@ def add_measured_marks(figure: go.Figure, rows: tuple[MemoryAtBatch, ...], unit:
 
 
 def choose_memory_unit(report: MemoryReport) -> tuple[float, str]:
-    """Return the unit of the axes, with its bytes."""
-    return (GIGABYTE, "GB") if report.limit_bytes >= GIGABYTE else (MEGABYTE, "MB")
+    """Return the bytes of the unit in which the highest bar is at least 1, with its name."""
+    highest = max(max(each.total, each.measured_bytes or 0.0) for way in report.ways for each in way.rows)
+    return (GIGABYTE, "GB") if highest >= GIGABYTE else (MEGABYTE, "MB")
 
 
 def build_memory_panel(report: MemoryReport) -> Panel:
@@ -89,22 +92,22 @@ def build_memory_panel(report: MemoryReport) -> Panel:
         if workers > 1
         else f"Memory of a worker by part over the batch, under a limit of {format_memory(report.limit_bytes)}."
     )
-    columns = ["each worker holds", "batch", *MEMORY_PART_COLORS, "predicted", "measured", "fits"]
-    rows = [
-        [
-            way.title,
-            each.batch,
-            *(build_memory_cell(getattr(each, part)) for part in MEMORY_PART_COLORS),
-            build_memory_cell(each.total),
-            None if each.measured_bytes is None else build_memory_cell(each.measured_bytes),
-            "yes" if (each.measured_bytes or each.total) <= report.limit_bytes else "no",
-        ]
-        for way in report.ways
-        for each in way.rows
-    ]
-    table = Table(name="memory-parts", columns=columns, rows=rows)
+    rows = [[way.title, *list_memory_cells(each, report.limit_bytes)] for way in report.ways for each in way.rows]
+    table = Table(name="memory-parts", columns=["each worker holds", *MEMORY_COLUMNS], rows=rows)
     figure = worker_memory_figure(report)
     return Panel(name="memory", figure=figure, caption=caption, reading=READING_OF_MEMORY, data_table=table)
+
+
+def list_memory_cells(memory: MemoryAtBatch, limit_bytes: float) -> list[TableCell]:
+    """List the cells of the memory at one batch, in the order of `MEMORY_COLUMNS`."""
+    measured = memory.measured_bytes
+    return [
+        memory.batch,
+        *(build_memory_cell(getattr(memory, part)) for part in MEMORY_PART_COLORS),
+        build_memory_cell(memory.total),
+        None if measured is None else build_memory_cell(measured),
+        "yes" if (measured or memory.total) <= limit_bytes else "no",
+    ]
 
 
 def build_memory_cell(size: float) -> NumberCell:

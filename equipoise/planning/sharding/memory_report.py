@@ -6,39 +6,15 @@ from typing import Literal
 
 import pandas as pd
 
-from equipoise.number_bounds import Count, NonNegativeNumber, PositiveNumber
+from equipoise.number_bounds import Count, PositiveNumber
 from equipoise.planning.document import PlanEntry
+from equipoise.planning.memory.memory_at_batch import MemoryAtBatch, describe_memory
 from equipoise.planning.memory.memory_verdicts import WHOLE_MODEL_TEXT
 from equipoise.planning.sharding.worker_limit import WorkerLimit
 from equipoise.storage.json_decoding import decode_json_value
 from equipoise.type_aliases import JsonObject
 
 MEMORY_FILE = "memory.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryAtBatch:
-    """Bytes of a worker at one batch, in the largest moment of a step."""
-
-    batch: Count
-    """examples per worker and step"""
-    weights: NonNegativeNumber
-    """parameters and buffers of the model that the worker holds"""
-    gradients: NonNegativeNumber
-    """gradients beside activations"""
-    moments: NonNegativeNumber
-    """state of the optimizer"""
-    activations: NonNegativeNumber
-    """what forward and backward passes take"""
-    buffers: NonNegativeNumber
-    """copies of gradients, gathered weights, and batches that are ready"""
-    measured_bytes: NonNegativeNumber | None = None
-    """largest sum of all of them that was measured; None where it was not"""
-
-    @property
-    def total(self) -> float:
-        """Predicted bytes of all parts."""
-        return self.weights + self.gradients + self.moments + self.activations + self.buffers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,16 +72,8 @@ def list_rows(
 ) -> Iterable[MemoryAtBatch]:
     """Yield the memory of a worker at each batch; `steps` are with exact sums of whole models."""
     for batch in batches:
-        memory = limit.predict_parts(name, workers, batch)
-        yield MemoryAtBatch(
-            batch=batch,
-            weights=memory.weights,
-            gradients=memory.gradients,
-            moments=memory.moments,
-            activations=memory.activations,
-            buffers=memory.total - memory.weights - memory.gradients - memory.moments - memory.activations,
-            measured_bytes=None if name else find_measured_bytes(steps, workers, batch),
-        )
+        measured = None if name else find_measured_bytes(steps, workers, batch)
+        yield describe_memory(batch, limit.predict_parts(name, workers, batch), measured)
 
 
 def find_measured_bytes(steps: pd.DataFrame, workers: int, batch: int) -> float | None:

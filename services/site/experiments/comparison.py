@@ -10,6 +10,8 @@ from dashboards.panels.experiment_index import metric_curve, sweep_facts, time_t
 from dashboards.panels.experiments.compared_curves import NamedCurve, build_comparison_panel
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number
+from equipoise.planning.device_comparison.comparison_report import DeviceComparison
+from equipoise.profiling.profile_report import ProfileReport
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Record
 from services.site.experiments.index_columns import INDEX_COLUMNS, IndexColumn, Value
@@ -20,6 +22,7 @@ MIN_COMPARED, MAX_COMPARED = 2, 6
 RESULT_COLUMNS = ("status", "examples_to_target", "examples", "seconds", "test")
 """columns that tell what came out; all others are settings"""
 LEFT_OUT_COLUMNS = ("path", "modified")
+ComparedContent = Record | Sweep | ProfileReport | DeviceComparison
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +70,7 @@ class ComparedExperiment:
     """Row of the index with the contents that its files hold."""
 
     row: ExperimentRow
-    content: Record | Sweep | None
+    content: ComparedContent | None
 
     @property
     def settings(self) -> dict[str, Value]:
@@ -77,7 +80,7 @@ class ComparedExperiment:
             for column in INDEX_COLUMNS
             if column.name not in (*RESULT_COLUMNS, *LEFT_OUT_COLUMNS)
         }
-        if isinstance(self.content, Record):
+        if isinstance(self.content, Record | ProfileReport | DeviceComparison):
             options = asdict(self.content.config)
             return columns | {name: make_comparable(value) for name, value in options.items()}
         if isinstance(self.content, Sweep):
@@ -111,10 +114,10 @@ def load_compared(results: Path, row: ExperimentRow) -> ComparedExperiment:
     return ComparedExperiment(row=row, content=select_content(experiment))
 
 
-def select_content(experiment: Experiment | None) -> Record | Sweep | None:
-    """Return the contents of an experiment that has settings and a curve."""
+def select_content(experiment: Experiment | None) -> ComparedContent | None:
+    """Return the contents of an experiment that has settings."""
     content = experiment.content if experiment else None
-    return content if isinstance(content, Record | Sweep) else None
+    return content if isinstance(content, ComparedContent) else None
 
 
 def compare_experiments(experiments: Sequence[ComparedExperiment]) -> ExperimentComparison:

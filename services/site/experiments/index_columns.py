@@ -47,7 +47,12 @@ class IndexColumn:
 
 INDEX_COLUMNS = (
     IndexColumn(name="path", title="experiment", sql_type="TEXT", description="folder, or record of a trial"),
-    IndexColumn(name="kind", title="kind", sql_type="TEXT", description="run, trial, sweep, plan, bundle, check or ?"),
+    IndexColumn(
+        name="kind",
+        title="kind",
+        sql_type="TEXT",
+        description="run, trial, sweep, plan, bundle, check, profile, comparison or ?",
+    ),
     IndexColumn(name="status", title="outcome", sql_type="TEXT", description="how it ended", format=format_status),
     IndexColumn(
         name="modified",

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dashboards.experiments import PAGES_BY_KIND
 from equipoise.errors import EquipoiseError
 from services.http.query_numbers import parse_whole_number
 from services.site.experiments.index_columns import COLUMN_BY_NAME, INDEX_COLUMNS, Value
@@ -56,7 +57,7 @@ class ExperimentRow:
         return f"{folder}{FIRST_PAGES[str(kind)]}.html"
 
 
-FIRST_PAGES = {"run": "run", "sweep": "curve", "plan": "curve", "check": "drift"}
+FIRST_PAGES = {kind: pages[0] for kind, pages in PAGES_BY_KIND.items()}
 """first page of each kind of experiment in a folder"""
 
 

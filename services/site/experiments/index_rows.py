@@ -5,11 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dashboards.comparison_page import summarize_comparison
 from dashboards.experiments import READ_ERRORS, Experiment, Sweep, classify_folder
 from dashboards.page import escape_surrogates
 from dashboards.panels.experiment_index import describe_problem
+from dashboards.profile_page import summarize_profile
 from equipoise.bundle.manifest import Manifest, summarize_metrics
+from equipoise.config import TrainConfig
 from equipoise.drift.diagnosis.verdict import Verdict
+from equipoise.planning.device_comparison.comparison_report import COMPARISON_FILE, DeviceComparison
+from equipoise.profiling.profile_report import PROFILE_FILE, ProfileReport
 from equipoise.runs.listing import RECORD_COLUMNS, decode_listed_record, read_regular_file, record_to_table_row
 from services.site.experiments.index_columns import INDEX_COLUMNS, Value
 
@@ -17,7 +22,7 @@ RECORD_FILE, TRIALS_FOLDER = "record.json", "trials"
 UNREADABLE = "unreadable"
 """status of what cannot be read"""
 MAX_INTEGER = 2**63 - 1  # that SQLite can hold
-EXPERIMENT_FILES = ("plan.json", "verdict.json", "bundle.json", "trial.json")
+EXPERIMENT_FILES = ("plan.json", "verdict.json", "bundle.json", "trial.json", PROFILE_FILE, COMPARISON_FILE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +67,7 @@ def read_record_row(file: "os.DirEntry[str]", path: str, kind: str) -> IndexRow:
 
 
 def read_experiment_row(folder: Path, path: str, names: set[str], stamp: FileStamp) -> IndexRow | None:
-    """Read the row of a sweep, plan, bundle or check, or of a run without a record yet; None if a folder holds none."""
+    """Read the row of an experiment other than a run that has a record; None if a folder holds none."""
     if not names.intersection(EXPERIMENT_FILES):
         return None
     experiment = classify_folder(folder, names)
@@ -84,7 +89,26 @@ def describe_content(experiment: Experiment) -> dict[str, Value]:
         return {"status": f"{content.state}{cause}", "examples": content.images}
     if isinstance(content, Manifest):
         return {"status": f"published, {summarize_metrics(content.metrics)}", "workload": content.name}
+    if isinstance(content, ProfileReport):
+        config = content.config
+        return describe_config(config) | {"workers": config.workers, "status": summarize_profile(content)}
+    if isinstance(content, DeviceComparison):
+        config = content.config
+        return describe_config(config) | {"workers": content.workers, "status": summarize_comparison(content)}
     return {}
+
+
+def describe_config(config: TrainConfig) -> dict[str, Value]:
+    """Return the settings of steps that were measured."""
+    return {
+        "workload": config.name,
+        "model": config.model,
+        "optimizer": config.optimizer,
+        "batch_size": config.batch_size,
+        "grad_accumulation": config.grad_accumulation,
+        "lr": config.lr,
+        "seed": config.seed,
+    }
 
 
 def describe_sweep(sweep: Sweep) -> dict[str, Value]:

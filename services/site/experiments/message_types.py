@@ -13,7 +13,7 @@ class ExperimentReply(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """folder below the results, or record of a trial without its suffix"""
     kind: str
-    """run, trial, sweep, plan, bundle, check or `?`"""
+    """run, trial, sweep, plan, bundle, check, profile, comparison or `?`"""
     status: str | None
     modified: float
     """time of the last change in seconds since 1970"""

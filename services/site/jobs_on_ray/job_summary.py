@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from dashboards.theme import format_seconds
+from equipoise.profiling.profile_report import PROFILE_FILE
 from services.site.jobs_on_ray.cluster_view import ClusterUse
 from services.site.jobs_on_ray.form_arguments import format_command_line
 from services.site.jobs_on_ray.job_desk import JobDesk
@@ -105,16 +106,21 @@ def summarize_job(job: SubmittedJob, desk: JobDesk, tail_bytes: int = SHORT_TAIL
     out_name = desk.name_result(job.out) if job.out else ""
     out = Path(job.out) if job.out else None
     page = RESULT_PAGES.get(job.command, "")
-    has_results = out is not None and holds_files(out)
+    has_page = page and out is not None and has_result_page(job.command, out)
     has_plan = out is not None and (out / "plan.json").is_file()
     return JobSummary(
         job=job,
         log=desk.read_log(job.id, tail_bytes=tail_bytes),
         out_name=out_name,
         command_line=format_command_line(job.command, job.arguments, Path(job.folder)),
-        result_page=f"/experiments/{quote(out_name)}/{page}.html" if page and has_results else "",
+        result_page=f"/experiments/{quote(out_name)}/{page}.html" if has_page else "",
         plan_page=f"/plan/{quote(out_name)}" if has_plan else "",
     )
+
+
+def has_result_page(command: str, out: Path) -> bool:
+    """Return whether the page of a command's results can be opened; a profile has none before its end."""
+    return (out / PROFILE_FILE).is_file() if command == "profile" else holds_files(out)
 
 
 def holds_files(folder: Path) -> bool:

@@ -22,8 +22,11 @@ from dashboards.panels.experiment_index import (
     time_to_target_curve,
 )
 from equipoise.drift.diagnosis.verdict import DatasetVerdict
+from equipoise.profiling.advice import add_advice
+from tests.support.device_comparisons import build_comparison
 from tests.support.manifests import build_manifest
 from tests.support.plan_documents import build_document, build_option, build_plan
+from tests.support.profile_reports import build_profile_report
 from tests.unit.dashboards.test_training_run import record
 
 ROOT = Path("/runs")
@@ -82,6 +85,23 @@ def test_row_of_a_bundle_holds_its_accuracy():
     bundle = outcome_of("bundle", build_manifest())
     assert (bundle["workload"], bundle["outcome"]) == ("pets", "published, accuracy 0.9000")
     assert bundle["training time"] is bundle["examples"] is None
+
+
+def test_row_of_a_profile_holds_its_step():
+    report = build_profile_report()
+    cells = outcome_of("profile", report)
+    assert (cells["workload"], cells["workers"], cells["batch"]) == ("digits", 2, 32)
+    assert cells["outcome"] == "100 ms a step"  # without advice no loss is named
+    assert outcome_of("profile", add_advice(report))["outcome"].startswith("100 ms a step, most for ")
+
+
+@pytest.mark.parametrize(
+    ("exchange", "words"), [(0.0, "2 workers pay at every batch"), (6e-3, "2 workers pay at no batch")]
+)
+def test_row_of_a_comparison_says_from_which_batch_on_workers_pay(exchange, words):
+    assert outcome_of("comparison", build_comparison(exchange=exchange))["outcome"] == words
+    cells = outcome_of("comparison", build_comparison())
+    assert cells["workers"] == 2 and cells["outcome"].startswith("2 workers pay from a batch of ")
 
 
 def test_row_of_an_unreadable_experiment_holds_the_begin_of_its_problem():

@@ -59,11 +59,11 @@ def test_backend_is_never_faster_than_the_fastest():
 
 
 def test_levels_have_delay_and_rate():
-    assert list_texts(links_table(REPORT)) == [
+    assert list_texts(links_table(REPORT.links)) == [
         ["within a node", 2, "40 us", "12 Gbit/s"],
         ["between nodes", 1, "5.7 ms", "192 Mbit/s"],
     ]
-    inside, between = describe_links(REPORT)
+    inside, between = describe_links(REPORT.links)
     assert inside == (
         "within a node: 40 us for a small message, 12 Gbit/s for a large one, the slowest of 2 pairs of workers"
     )

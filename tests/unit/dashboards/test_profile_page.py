@@ -7,6 +7,7 @@ import pytest
 from dashboards.page import NumberCell, render_html
 from dashboards.panels.profiling.gains import gains_figure, losses_table, proposals_table
 from dashboards.panels.profiling.layers import build_layer_panels, layers_table, limit_share, roofline_figure
+from dashboards.panels.profiling.step_memory import build_step_memory_panel, describe_step_memory
 from dashboards.panels.profiling.step_parts import step_parts_figure, step_parts_table, timeline_figure
 from dashboards.profile_page import NOTHING_TO_GAIN, build_profile_page, describe_profile
 from equipoise.profiling.advice import add_advice
@@ -83,6 +84,36 @@ def test_page_names_the_largest_loss_and_shows_every_part():
     names = ("step-parts", "timeline", "gains", "sync-points", "layers", "roofline", "losses", "proposals")
     assert all(f'id="{name}"' in html for name in names)
     assert "mine.py:12" in html and "changes what is learned" in html
+
+
+def test_page_has_the_memory_over_the_batch_and_the_links():
+    html = render_html(build_profile_page(REPORT))
+    assert 'id="memory"' in html and 'id="levels"' in html
+    assert "50 us for a small message, 8 Gbit/s for a large one" in html
+    observed = replace(REPORT, memory=None, links=())
+    html = render_html(build_profile_page(observed))
+    assert 'id="memory"' not in html and 'id="levels"' not in html
+
+
+def test_words_on_memory_say_what_the_batch_takes_and_which_one_fits():
+    memory = REPORT.memory
+    assert describe_step_memory(memory, 32) == (
+        "a worker takes 900 MB at its batch of 32, and a batch of up to 790 is predicted to fit in 1 GB"
+    )
+    assert "takes 344 MB at its batch of 4" in describe_step_memory(memory, 4)  # as measured
+    assert describe_step_memory(replace(memory, largest_batch=0), 32).endswith(
+        "none fits in the memory that is available"
+    )
+
+
+def test_memory_of_a_small_model_is_drawn_in_megabytes_and_told_in_a_table():
+    panel = build_step_memory_panel(REPORT.memory)
+    bars = [trace for trace in panel.figure.data if trace.type == "bar"]
+    totals = [sum(bar.y[index] for bar in bars) for index in range(4)]
+    assert totals == pytest.approx([row.total / 1e6 for row in REPORT.memory.rows])
+    assert panel.figure.layout.yaxis.title.text == "MB a worker"
+    assert [row[-1] for row in panel.data_table.rows] == ["yes"] * 4
+    assert "1 GB are available" in panel.caption
 
 
 def test_run_without_anything_to_gain_says_so():

@@ -7,8 +7,9 @@ import pytest
 
 from equipoise.planning.document import PLAN_KEYS, PlanDocument, is_plan
 from equipoise.planning.interval import IntervalEstimate
+from equipoise.planning.memory.memory_at_batch import MemoryAtBatch
 from equipoise.planning.parameter_servers.server_cost import require_share, require_shares
-from equipoise.planning.sharding.memory_report import MemoryAtBatch, MemoryReport, WayMemory
+from equipoise.planning.sharding.memory_report import MemoryReport, WayMemory
 from equipoise.planning.targets.batch_schedule import BatchSchedule, ScheduleStage
 from tests.support.errors import raises_code
 from tests.support.plan_documents import build_document, build_option, build_plan

@@ -9,6 +9,7 @@ import torch
 
 from equipoise.config import TrainConfig
 from equipoise.profiling.advice import add_advice
+from equipoise.profiling.memory.measure_step_memory import measure_step_memory
 from equipoise.profiling.profile_steps import MAX_TRACE_BYTES, can_apply, profile_steps
 from equipoise.profiling.proposal_trials import try_proposals
 from equipoise.profiling.step_marks import StepMarks
@@ -48,6 +49,37 @@ def test_parts_add_up_and_the_trace_has_the_layers_of_the_model():
     assert sum(layer.seconds for layer in report.layers) == pytest.approx(parts.forward + parts.backward, rel=0.7)
     assert {span.part for span in report.timeline} == {"data", "forward", "backward"}
     assert report.limits.flop_per_second > 0 and report.sync_points == ()
+
+
+def test_memory_is_predicted_around_the_batch_and_measured_up_to_it():
+    memory = profile_workload("digits", batch_size=128)[0].memory
+    assert [row.batch for row in memory.rows] == [32, 64, 128, 256, 512]
+    assert [row.measured_bytes is None for row in memory.rows] == [False, False, False, True, True]
+    assert memory.rows[2].total == pytest.approx(memory.rows[2].measured_bytes, rel=0.1)
+    totals = [row.total for row in memory.rows]
+    assert totals == sorted(totals) and totals[-1] < 0.85 * memory.available_bytes and memory.largest_batch > 512
+
+
+def test_single_examples_are_predicted_alone():
+    memory = profile_workload("digits", batch_size=2)[0].memory
+    assert [(row.batch, row.measured_bytes is None) for row in memory.rows] == [
+        *((1, True), (2, False)),
+        *((4, True), (8, True)),
+    ]
+
+
+def measure_two_workers():
+    config = TrainConfig(workload="digits", workers=2, batch_size=16)
+    workload = load_workload(config)
+    return [
+        measure_step_memory(config.with_defaults(workload.defaults), workload, CPU, nodes).available_bytes
+        for nodes in (1, 2)
+    ]
+
+
+def test_workers_on_one_node_share_its_memory(tmp_path):
+    first, second = run_with_gloo(2, tmp_path, measure_two_workers)
+    assert first == second and first[0] == pytest.approx(first[1] / 2, rel=0.1)
 
 
 @pytest.mark.parametrize("options", [{"grow_batch": "auto"}, {"scaling_rule": "linear"}], ids=str)

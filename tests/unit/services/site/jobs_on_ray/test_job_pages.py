@@ -4,31 +4,43 @@ import time
 
 import pytest
 
+from equipoise.storage.atomic import write_json
 from services.site.jobs_on_ray.job_log import SHORT_TAIL_BYTES
 from services.site.jobs_on_ray.job_store import JobStore, SubmittedJob
 from services.site.jobs_on_ray.jobs_part import JobsPart
+from tests.support.profile_reports import build_profile_report
 from tests.support.site import serve_site
 
 LONG_LOG = "".join(f"step {number} of many\n" for number in range(2000)) + "error: out of patience [option-range]\n"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    results = tmp_path_factory.mktemp("job-pages") / "results"
+def results(tmp_path_factory):
+    return tmp_path_factory.mktemp("job-pages") / "results"
+
+
+@pytest.fixture(scope="module")
+def site(results):
     with serve_site(results, None, [JobsPart]) as client:
-        job = SubmittedJob(
-            id="train-1",
-            command="train",
-            arguments=("--out", f"{results}/first"),
-            out=f"{results}/first",
-            folder=str(results),
-            started_by="Ada",
-            submitted=time.time(),
-            status="failed",
-        )
-        JobStore(results / ".site" / "jobs.sqlite").claim_job(job, "first")
+        store = JobStore(results / ".site" / "jobs.sqlite")
+        store.claim_job(build_job(results, "train-1", "train", "first"), "first")
+        store.claim_job(build_job(results, "profile-1", "profile", "profiled"), "profiled")
         (results / ".site" / "logs" / "train-1.log").write_text(LONG_LOG)
         yield client
+
+
+def build_job(results, name, command, out):
+    """Build a job that has failed."""
+    return SubmittedJob(
+        id=name,
+        command=command,
+        arguments=("--out", f"{results}/{out}"),
+        out=f"{results}/{out}",
+        folder=str(results),
+        started_by="Ada",
+        submitted=time.time(),
+        status="failed",
+    )
 
 
 def test_a_form_shows_the_command_that_it_stands_for_and_what_is_wrong_with_it(site):
@@ -49,7 +61,17 @@ def test_the_page_of_a_job_has_more_of_its_log_than_a_list(site):
     page = site.page("/jobs/train-1")[1]
     assert "out of patience" in page and len(page) > 2 * SHORT_TAIL_BYTES
     status, reply = site.api("GET", "/api/jobs?limit=500")
-    assert status == 200 and reply["jobs"][0]["failure"] == "out of patience"
+    assert status == 200
+    assert {"out of patience"} == {job["failure"] for job in reply["jobs"] if job["id"] == "train-1"}
+
+
+def test_the_page_of_a_profile_is_linked_once_it_is_there(site, results):
+    link = 'href="/experiments/profiled/profile.html"'
+    (results / "profiled").mkdir()
+    (results / "profiled" / "run.lock").touch()  # of the command, while it measures
+    assert link not in site.page("/jobs/profile-1")[1]
+    write_json(results / "profiled" / "profile.json", build_profile_report().to_json())
+    assert link in site.page("/jobs/profile-1")[1]
 
 
 @pytest.mark.parametrize("page", ["0", "x", "1" + "0" * 40, "000000001" + "9" * 20])

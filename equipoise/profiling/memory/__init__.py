@@ -1,0 +1,1 @@
+"""Memory of the steps of a profiled run."""
