@@ -39,7 +39,6 @@ class ImagePlacement:
         return torch.from_numpy(np.concatenate([near, far - near], -1)).to(boxes.dtype)
 
 
-
 def place_image(image: Image.Image, size: int) -> tuple[Tensor, ImagePlacement]:
     """Return an image, turned upright, as uint8 (3, size, size), and where the photograph lies in it."""
     pixels, letterbox = letterbox_image(image, size)  # which has read the EXIF too, wherever it is in the file

@@ -28,7 +28,8 @@ def measure_step_memory(config: TrainConfig, workload: Workload, device: torch.d
     rows = []
     for batch in sorted({max(1, int(ratio * config.batch_size)) for ratio in BATCH_RATIOS}):
         at_batch = replace(config, batch_size=batch)
-        is_measured = 1 < batch <= config.batch_size  # batch normalisation refuses a single example
+        # batch normalisation refuses a single example, and each batch would be compiled anew
+        is_measured = 1 < batch <= config.batch_size and not config.compile
         measured = measure_peak_bytes(at_batch, workload, device) if is_measured else None
         rows.append(describe_memory(batch, predict_worker_memory(sizes, at_batch, has_gpu=has_gpu), measured))
     largest = find_largest_batch(sizes, config, available_bytes, has_gpu=has_gpu)
