@@ -1,16 +1,23 @@
 """Panel of the memory of a worker over its batch, around that of a profiled run."""
 
 from dashboards.page import Panel, Table
-from dashboards.panels.sharding.worker_memory import MEMORY_COLUMNS, list_memory_cells, worker_memory_figure
+from dashboards.panels.sharding.worker_memory import (
+    MEMORY_COLUMNS,
+    find_highest,
+    list_memory_cells,
+    worker_memory_figure,
+)
 from equipoise.planning.memory.memory_limit import format_memory
 from equipoise.planning.sharding.memory_report import MemoryReport, WayMemory
 from equipoise.profiling.memory.step_memory import StepMemory
 
+MAX_LIMIT_RATIO = 2  # of a limit that is drawn to the highest bar: beyond, the bars would be too low to read
 READING_OF_MEMORY = (
     "Each hollow bar is the largest moment of a step of one worker, predicted part by part from passes of two small"
     " batches: weights, gradients beside the activations, the state of the optimizer, activations, and buffers (copies"
     " of gradients, gathered weights, batches that are ready). Filled marks were measured, at the batch of the run and"
-    " at smaller ones. A dashed line is the memory that is available to a worker, where it is in sight."
+    " at smaller ones. A dashed line is the memory that is available to a worker, unless that is more than"
+    " twice the highest bar."
 )
 
 
@@ -21,7 +28,7 @@ def build_step_memory_panel(memory: StepMemory) -> Panel:
     drawn = MemoryReport(limit_bytes=available, ways=(WayMemory(exchange="", workers=1, rows=memory.rows),))
     return Panel(
         name="memory",
-        figure=worker_memory_figure(drawn),
+        figure=worker_memory_figure(drawn, has_limit=available <= MAX_LIMIT_RATIO * find_highest(memory.rows)),
         caption=f"Memory of a worker by part over its batch; {format_memory(available)} are available to it.",
         reading=READING_OF_MEMORY,
         data_table=Table(name="memory-parts", columns=MEMORY_COLUMNS, rows=rows),

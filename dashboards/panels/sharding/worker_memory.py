@@ -1,5 +1,7 @@
 """Panel of the memory of a worker by part over its batch, against the limit of a sweep."""
 
+from collections.abc import Iterable
+
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
@@ -27,7 +29,7 @@ READING_OF_MEMORY = (
 )
 
 
-def worker_memory_figure(report: MemoryReport) -> go.Figure:
+def worker_memory_figure(report: MemoryReport, *, has_limit: bool = True) -> go.Figure:
     """Draw the predicted parts as hollow stacked bars by batch, a row for each way of exchange, and measured peaks."""
     ways = report.ways
     unit, name = choose_memory_unit(report)
@@ -50,7 +52,8 @@ def worker_memory_figure(report: MemoryReport) -> go.Figure:
                 col=1,
             )
         add_measured_marks(figure, way.rows, unit, row)
-        figure.add_hline(report.limit_bytes / unit, line_dash="dash", line_color=NEUTRAL_COLOR, row=row, col=1)
+        if has_limit:
+            figure.add_hline(report.limit_bytes / unit, line_dash="dash", line_color=NEUTRAL_COLOR, row=row, col=1)
         title = f"{way.title}<br>{name} a worker" if len(ways) > 1 else f"{name} a worker"
         figure.update_yaxes(title_text=title, rangemode="tozero", row=row, col=1)
     figure.update_xaxes(title_text="batch size per worker, examples", row=len(ways), col=1)
@@ -79,8 +82,13 @@ def add_measured_marks(figure: go.Figure, rows: tuple[MemoryAtBatch, ...], unit:
 
 def choose_memory_unit(report: MemoryReport) -> tuple[float, str]:
     """Return the bytes of the unit in which the highest bar is at least 1, with its name."""
-    highest = max(max(each.total, each.measured_bytes or 0.0) for way in report.ways for each in way.rows)
+    highest = find_highest(row for way in report.ways for row in way.rows)
     return (GIGABYTE, "GB") if highest >= GIGABYTE else (MEGABYTE, "MB")
+
+
+def find_highest(rows: Iterable[MemoryAtBatch]) -> float:
+    """Return the largest number of bytes that a figure shows."""
+    return max(max(row.total, row.measured_bytes or 0.0) for row in rows)
 
 
 def build_memory_panel(report: MemoryReport) -> Panel:

@@ -112,6 +112,9 @@ def test_memory_of_a_small_model_is_drawn_in_megabytes_and_told_in_a_table():
     totals = [sum(bar.y[index] for bar in bars) for index in range(4)]
     assert totals == pytest.approx([row.total / 1e6 for row in REPORT.memory.rows])
     assert panel.figure.layout.yaxis.title.text == "MB a worker"
+    assert [line.y0 for line in panel.figure.layout.shapes] == [1000]
+    far = replace(REPORT.memory, available_bytes=2.1e9)  # whose line would make the bars too low to read
+    assert not build_step_memory_panel(far).figure.layout.shapes
     assert [row[-1] for row in panel.data_table.rows] == ["yes"] * 4
     assert "1 GB are available" in panel.caption
 
