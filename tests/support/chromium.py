@@ -33,7 +33,8 @@ class Browser:
         page.set_default_timeout(TIMEOUT_SECONDS * 1000)
         page.on("console", lambda entry: self.errors.append(entry.text) if entry.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("requestfailed", self.note_failed_request)
+        aborted_polls: list[tuple[str, str]] = []  # page that asked for news, and the error
+        page.on("requestfailed", lambda request: self.note_failed_request(page.url, request, aborted_polls))
         try:
             page.goto(url.absolute().as_uri() if isinstance(url, Path) else url)
             page.wait_for_selector("body[data-drawn]")
@@ -41,13 +42,17 @@ class Browser:
             pulse = page.locator("#pulse")
             if pulse.count() and "not connected" in pulse.inner_text():
                 self.errors.append(pulse.inner_text())
+            self.errors += [error for asking_url, error in aborted_polls if asking_url == page.url]
         finally:
             page.close()  # a page left open would add errors to the tests that follow
 
-    def note_failed_request(self, request: Request) -> None:
-        """Note a request that failed, but not a poll for news that ended because its page was left."""
-        if not (request.failure == "net::ERR_ABORTED" and request.url.endswith("/live")):
-            self.errors.append(f"could not be fetched: {request.url[:80]} ({request.failure})")
+    def note_failed_request(self, page_url: str, request: Request, aborted_polls: list[tuple[str, str]]) -> None:
+        """Note a request that failed; an aborted poll for news is an error unless its page was left meanwhile."""
+        error = f"could not be fetched: {request.url[:80]} ({request.failure})"
+        if request.failure == "net::ERR_ABORTED" and request.url.endswith("/live"):
+            aborted_polls.append((page_url, error))
+        else:
+            self.errors.append(error)
 
 
 @pytest.fixture(scope="module")  # while it runs, no other event loop can run in this thread
