@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from tests.mutation.kept_results import REACH_FILE, VERDICT_FILE, KeptResults
 from tests.mutation.mutations import Mutation, sample_mutations
 from tests.mutation.reaching_tests import TestReach, measure_reach
-from tests.mutation.warm_pytest import tests_pass
+from tests.mutation.warm_pytest import do_tests_pass
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENT_FILE = Path(__file__).with_name("equivalent.txt")
@@ -129,7 +129,7 @@ def is_mutation_caught(copy: Path, reach: TestReach, mutation: Mutation) -> bool
     try:
         path.write_bytes(mutation.apply(source))
         groups = reach.find_test_groups(copy, mutation)
-        return any(not tests_pass(copy, files) for files in groups if files)
+        return any(not do_tests_pass(copy, group.files, group.tests) for group in groups if group.files)
     finally:
         path.write_bytes(source)
 

@@ -5,10 +5,12 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from types import CodeType, FrameType
+from typing import Any
+
+from tests.mutation.called_functions import CallRecorder, TestCalls
 
 LIBRARIES = ["numpy", "pandas", "plotly.graph_objects", "pytest", "ray", "scipy.stats", "starlette.applications"]
 LIBRARIES += ["torch", "torchvision.models", "tyro", "uvicorn"]
@@ -20,9 +22,9 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(LIBRARIES)
 
 
-def tests_pass(copy: Path, test_files: list[str]) -> bool:
-    """Return whether these test files pass in a copy of the project, each test in time."""
-    process = CONTEXT.Process(target=run_pytest, args=(copy, test_files))
+def do_tests_pass(copy: Path, test_files: list[str], tests: Collection[str] | None = None) -> bool:
+    """Return whether test files pass in a copy of the project, each test in time; `tests` leaves out all others."""
+    process = CONTEXT.Process(target=run_pytest, args=(copy, test_files, tests))
     process.start()
     process.join()
     if process.pid:
@@ -31,10 +33,25 @@ def tests_pass(copy: Path, test_files: list[str]) -> bool:
     return process.exitcode in (0, NO_TESTS)
 
 
-def run_pytest(copy: Path, test_files: list[str], calls_file: Path | None = None) -> None:
+class TestSelection:
+    """A pytest plugin that runs some tests only. A test that is not found is none that fails, unlike in arguments."""
+
+    __test__ = False  # no test class of pytest
+
+    def __init__(self, tests: Collection[str]) -> None:
+        self.tests = frozenset(tests)
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Keep the selected tests."""
+        items[:] = [item for item in items if item.nodeid in self.tests]
+
+
+def run_pytest(
+    copy: Path, test_files: list[str], tests: Collection[str] | None = None, calls_file: Path | None = None
+) -> None:
     """End this process with the exit status of pytest; the project is imported from the copy.
 
-    The functions of the project that were called are written to `calls_file`.
+    What each test calls is written to `calls_file`.
     """
     os.setsid()  # what the tests start ends with them
     forget_project()
@@ -50,54 +67,25 @@ def run_pytest(copy: Path, test_files: list[str], calls_file: Path | None = None
             os.dup2(nothing.fileno(), descriptor)
     import pytest
 
-    calls = trace_calls(copy) if calls_file else {}
-    status = int(pytest.main(arguments))
-    if calls_file:
-        sys.settrace(None)
-        calls_file.write_text(json.dumps(name_functions(copy, [*calls.values()])))
+    recorder = CallRecorder(copy) if calls_file else None
+    if recorder:
+        recorder.tracer.start()
+    plugins = [recorder] if recorder else [TestSelection(tests)] if tests is not None else []
+    status = int(pytest.main(arguments, plugins=plugins))
+    if recorder and calls_file:
+        recorder.tracer.stop()
+        calls_file.write_text(json.dumps(recorder.read_calls().to_json()), encoding="utf-8")
     os._exit(status)  # threads that a fault has left running do not delay the end
 
 
-def find_called_functions(copy: Path, test_file: str, calls_file: Path) -> list[tuple[str, str]] | None:
-    """Return the functions of the project that a test file calls in its own process: path and qualified name.
-
-    None if it fails: it could not tell a fault from none.
-    """
-    process = CONTEXT.Process(target=run_pytest, args=(copy, [test_file], calls_file))
+def find_called_functions(copy: Path, test_file: str, calls_file: Path) -> TestCalls | None:
+    """Return what the tests of a file call in their own process; None if one fails: it could not tell a fault."""
+    process = CONTEXT.Process(target=run_pytest, args=(copy, [test_file], None, calls_file))
     process.start()
     process.join()
     if process.exitcode not in (0, NO_TESTS):
         return None
-    return [tuple(entry) for entry in json.loads(calls_file.read_text())]
-
-
-def trace_calls(copy: Path) -> dict[int, CodeType]:
-    """Start collecting the code of every called function below a folder, in all threads; return the collection."""
-    calls: dict[int, CodeType] = {}  # by identity, because hashing code is slow
-    seen: dict[int, CodeType] = {}
-    prefix = str(copy)
-
-    def trace(frame: FrameType, event: str, argument: object) -> None:
-        code = frame.f_code
-        if id(code) not in seen:
-            seen[id(code)] = code  # keeps it alive, so that no other code gets its identity
-            if code.co_filename.startswith(prefix):
-                calls[id(code)] = code
-
-    threading.settrace(trace)
-    sys.settrace(trace)
-    return calls
-
-
-def name_functions(copy: Path, codes: list[CodeType]) -> list[tuple[str, str]]:
-    """Return the path of each function's file and its qualified name, as a mutation's scope gives it."""
-    return sorted(
-        {
-            (str(Path(code.co_filename).relative_to(copy)), code.co_qualname.replace(".<locals>", ""))
-            for code in codes
-            if "<" not in code.co_qualname.replace(".<locals>", "")
-        }
-    )
+    return TestCalls.from_json(json.loads(calls_file.read_text(encoding="utf-8")))
 
 
 def forget_project() -> None:

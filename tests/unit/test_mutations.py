@@ -1,15 +1,16 @@
-import sys
+import json
 import threading
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.__main__ import EQUIVALENT_FILE, read_equivalent
+from tests.mutation.called_functions import CallTracer, TestCalls, name_functions
 from tests.mutation.importers import find_test_files
 from tests.mutation.kept_results import KeptResults
 from tests.mutation.mutations import Mutation, list_mutations, needs_ray, sample_mutations
-from tests.mutation.reaching_tests import TestReach
-from tests.mutation.warm_pytest import name_functions, trace_calls
+from tests.mutation.reaching_tests import TestGroup, TestReach
+from tests.mutation.warm_pytest import do_tests_pass, find_called_functions
 
 ROOT = Path(__file__).parents[2]
 MODULE = Path("module.py")
@@ -149,13 +150,13 @@ def test_modules_that_a_helper_of_a_test_imports_count_as_its_own():
 def test_called_functions_are_named_like_the_scopes_of_mutations(tmp_path):
     names = {}
     exec(compile(NESTED_FUNCTIONS, str(tmp_path / "module.py"), "exec"), names)  # noqa: S102 - a constant of this file
-    calls = trace_calls(tmp_path)
+    tracer = CallTracer(tmp_path)
+    tracer.start()
     thread = threading.Thread(target=names["A"]().f)
     thread.start()
     thread.join()
-    sys.settrace(None)
-    threading.settrace(None)
-    called = name_functions(tmp_path, [*calls.values()])
+    tracer.stop()
+    called = name_functions(tmp_path, tracer.take())
     assert called == [("module.py", "A.f"), ("module.py", "A.f.g")]
     faults = list_mutations(MODULE, NESTED_FUNCTIONS.encode())
     assert {fault.scope for fault in faults if fault.kind in ("operator", "constant")} == {"A.f", "A.f.g", "unused"}
@@ -163,18 +164,72 @@ def test_called_functions_are_named_like_the_scopes_of_mutations(tmp_path):
 
 def test_files_that_reach_a_function_are_run_in_order_of_their_time():
     reach = TestReach()
-    reach.add_file("tests/unit/test_slow.py", [("equipoise/rng.py", "f")], 9.0)
-    reach.add_file("tests/unit/test_fast.py", [("equipoise/rng.py", "f")], 1.0)
-    reach.add_file("tests/unit/test_rng.py", [("equipoise/rng.py", "f"), ("equipoise/rng.py", "g")], 5.0)
+
+    def add_file(name, *functions, seconds):
+        test = f"tests/unit/{name}::test"
+        functions = [("equipoise/rng.py", function) for function in functions]
+        reach.add_file(f"tests/unit/{name}", TestCalls({test: functions}, {test: seconds}), seconds)
+
+    add_file("test_slow.py", "f", seconds=9.0)
+    add_file("test_fast.py", "f", seconds=1.0)
+    add_file("test_rng.py", "f", "g", seconds=5.0)
     reach.add_file("tests/unit/test_failing.py", None, 0.5)
     mutation = Mutation(Path("equipoise/rng.py"), "f", 1, 0, 1, "constant", "1", "2")
     groups = reach.find_test_groups(ROOT, mutation)
-    assert groups == [["tests/unit/test_rng.py"], ["tests/unit/test_fast.py", "tests/unit/test_slow.py"]]
+    assert [group.files for group in groups] == [
+        ["tests/unit/test_rng.py"],
+        ["tests/unit/test_fast.py", "tests/unit/test_slow.py"],
+    ]
+    assert set(groups[0].tests) == {f"tests/unit/test_{name}.py::test" for name in ("rng", "fast", "slow")}
     elsewhere = Mutation(Path("equipoise/rng.py"), "", 1, 0, 1, "constant", "1", "2")
-    assert reach.find_test_groups(ROOT, elsewhere) == find_test_files(ROOT, Path("equipoise/rng.py"))
+    by_import = [TestGroup(files) for files in find_test_files(ROOT, Path("equipoise/rng.py"))]
+    assert reach.find_test_groups(ROOT, elsewhere) == by_import
     own_tests = "tests/unit/test_rng.py"
     reach.add_file(own_tests, None, 0.5)
-    assert not any(own_tests in group for group in reach.find_test_groups(ROOT, elsewhere))
+    assert not any(own_tests in group.files for group in reach.find_test_groups(ROOT, elsewhere))
+
+
+TESTS = """
+import pytest
+from module import A, imported, shared, unused
+
+imported()
+
+
+@pytest.fixture(scope="module")
+def value():
+    return shared()
+
+
+def test_one():
+    assert A().f() == [3, 3]
+
+
+@pytest.mark.parametrize("expected", [3, pytest.param(4, marks=pytest.mark.xfail(strict=True))])
+def test_two(value, expected):
+    assert unused() == expected
+"""
+
+
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")  # of a process that is made beside threads
+def test_what_each_test_calls_is_recorded_and_a_selection_runs_nothing_else(tmp_path):
+    module = NESTED_FUNCTIONS + "\n\ndef imported():\n    pass\n\n\ndef shared():\n    return 1\n"
+    (tmp_path / "module.py").write_text(module)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    thorough\n")
+    (tmp_path / "test_module.py").write_text(TESTS)
+    calls = find_called_functions(tmp_path, "test_module.py", tmp_path / "calls.json")
+    one, three, four = (f"test_module.py::test_{name}" for name in ("one", "two[3]", "two[4]"))
+    functions = {
+        test: {name for path, name in called if path == "module.py"} for test, called in calls.functions.items()
+    }
+    common = {"A", "imported", "shared"}  # the body of a class is called when its module is imported
+    assert functions == {one: common | {"A.f", "A.f.g"}, three: common | {"unused"}, four: common | {"unused"}}
+    assert TestCalls.from_json(json.loads(json.dumps(calls.to_json()))) == calls
+    (tmp_path / "module.py").write_text(module.replace("return 3", "return 5"))
+    assert not do_tests_pass(tmp_path, ["test_module.py"]) and not do_tests_pass(tmp_path, ["test_module.py"], [three])
+    assert do_tests_pass(tmp_path, ["test_module.py"], [one]) and do_tests_pass(
+        tmp_path, ["test_module.py"], ["no test"]
+    )
 
 
 def test_results_outlive_an_interruption_in_the_middle_of_a_line(tmp_path):
