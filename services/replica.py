@@ -60,7 +60,13 @@ class Replica:
         )
         capture_sampler = CaptureSampler(self.capture_store) if self.capture_store else None
         self.observer = (
-            DriftObserver(self.metrics, self.drift_client, self.settings.report_seconds, capture_sampler)
+            DriftObserver(
+                self.metrics,
+                self.drift_client,
+                self.settings.report_seconds,
+                capture_sampler,
+                self.settings.drift_time_fraction,
+            )
             if self.drift_client
             else None
         )

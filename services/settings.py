@@ -108,6 +108,8 @@ class ReplicaSettings(ListenSettings):
     """average number of requests without drift until a false alarm"""
     report_seconds: float = Field(1.0, ge=0.1, le=3600)
     """seconds between two reports of a replica to the drift monitor"""
+    drift_time_fraction: float = Field(0.01, ge=0.001, le=1)
+    """fraction of its time that a replica spends on observing requests at most; those beyond it are only counted"""
     state_dir: str | None = Field(None, min_length=1)
     """folder in which the drift monitor keeps its state; with several nodes, one that all share"""
     webhook: str | None = None

@@ -42,7 +42,8 @@ RULES = """\
 - `certfile` and `keyfile` need each other.
 - `max_replicas` must not be below `replicas`; without it the number of replicas is fixed.
 - `engine` applies to `bundle`; each of `models` has an `engine` of its own.
-- `requests_per_false_alarm`, `report_seconds`, `state_dir` and `webhook` have no effect with `drift=false`.
+- `requests_per_false_alarm`, `report_seconds`, `drift_time_fraction`, `state_dir` and `webhook` have no effect with
+  `drift=false`.
 - `max_captures` has no effect without `capture_dir`.
 - `label_dir` needs `capture_dir`; both are folders then, never URLs, and a model of images is served.
 - `state_dir` is a folder, never a URL. `capture_dir` may be either."""

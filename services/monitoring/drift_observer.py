@@ -28,7 +28,7 @@ from services.serving.inference import AnsweredBatch, BoxesBatch, ComparedOutput
 EXAMPLES_PER_PASS = 32  # observed together, because one by one they cost ten times as much
 MAX_PENDING_BYTES = 400 << 10  # of examples that are observed together, unless a single batch has more
 MAX_OUTBOX_TICKS = 600  # kept while the monitor cannot be reached
-MAX_OBSERVER_TIME_FRACTION = 0.01  # of the time; examples beyond it are counted as skipped, not observed
+DEFAULT_TIME_FRACTION = 0.01  # of the time; examples beyond it are counted as skipped, not observed
 MAX_CREDIT_SECONDS = 0.1  # of observing that an idle replica saves up
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class PendingExamples:
 
 
 class DriftObserver:
-    """Drift observer of one replica: sums statistics of answered requests by stream, within 1 % of the time.
+    """Drift observer of one replica: sums statistics of answered requests by stream, within a fraction of the time.
 
     Requests are observed in passes, one at a time, in a thread of their own: answers do not wait for a pass.
     """
@@ -65,9 +65,11 @@ class DriftObserver:
         drift_client: DriftClient,
         tick_seconds: float,
         capture_sampler: CaptureSampler | None = None,
+        time_fraction: float = DEFAULT_TIME_FRACTION,
     ) -> None:
         """Create an observer without examples; `capture_sampler`, if given, keeps some images for labelling."""
         self.capture_sampler = capture_sampler
+        self.time_fraction = time_fraction
         self.metrics = metrics
         self.drift_client = drift_client
         self.tick_seconds = tick_seconds
@@ -133,9 +135,8 @@ class DriftObserver:
     def _has_credit(self) -> bool:
         """Return whether there is time left for observing."""
         now = time.monotonic()
-        self.credit_seconds = min(
-            self.credit_seconds + MAX_OBSERVER_TIME_FRACTION * (now - self.credit_updated_at), MAX_CREDIT_SECONDS
-        )
+        gained_seconds = self.time_fraction * (now - self.credit_updated_at)
+        self.credit_seconds = min(self.credit_seconds + gained_seconds, MAX_CREDIT_SECONDS)
         self.credit_updated_at = now
         return self.credit_seconds > 0
 

@@ -25,6 +25,7 @@ def app():
         ({"port": "abc"}, "port: must be a whole number from 1 to 65535, got 'abc' [option-range]"),
         ({"port": "70000"}, "port: must be a whole number from 1 to 65535, got '70000'"),
         ({"report_seconds": "0"}, "report_seconds: must be a number from 0.1 to 3600, got '0'"),
+        ({"drift_time_fraction": "0"}, "drift_time_fraction: must be a number from 0.001 to 1, got '0'"),
         ({"drift": "maybe"}, "drift: must be true or false, got 'maybe'"),
         ({"bundle": "BUNDLE", "reload_seconds": "0.001"}, "reload_seconds: "),
         ({"bundle": "BUNDLE", "engine": "nope"}, "no engine 'nope'"),

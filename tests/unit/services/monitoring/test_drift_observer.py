@@ -189,6 +189,14 @@ def test_reference_is_registered_once_before_its_first_tick(observer, monitor, v
     assert len(monitor.reports) == 3
 
 
+def test_time_fraction_is_how_much_credit_a_second_gives(monitor, version):
+    for time_fraction, is_observed in ((0.01, False), (1.0, True)):
+        observer = DriftObserver(Metrics(), monitor, 1.0, time_fraction=time_fraction)
+        observer.credit_seconds, observer.credit_updated_at = -0.9, time.monotonic() - 1.0
+        observer.on_batch("shapes", answer_images(version, 32))
+        assert (not observer.skipped_examples) == is_observed
+
+
 def test_clock_of_a_report_is_the_last_full_tick(monitor):
     for tick_seconds in (0.5, 60.0):
         observer = DriftObserver(Metrics(), monitor, tick_seconds)
