@@ -4,9 +4,10 @@ python -m tests.mutation --count 100 --seeds 1 2 3 --folder runs/mutants
 
 It takes hours. With --folder it may be interrupted: the same command goes on, with the project as it was at the start.
 
-A fault is caught if a test that reaches its function fails, cannot be collected, or does not end. Faults that change
-nothing (equivalent ones) are listed in equivalent.txt with their reason and are left out of the share, and so are
-modules that need Ray.
+A fault is caught if a test that reaches its function fails, cannot be collected, or does not end. Where the tests that
+reach it take minutes, the fastest of them are run, so that no more faults are called caught than are. Faults that
+change nothing (equivalent ones) are listed in equivalent.txt with their reason and are left out of the share, and so
+are modules that need Ray.
 """
 
 import argparse

@@ -1,9 +1,10 @@
 """Find the tests that reach a function, by running each test file once and watching what its tests call."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -11,7 +12,11 @@ from tests.mutation.called_functions import Function, TestCalls
 from tests.mutation.importers import find_test_files, list_test_files
 from tests.mutation.kept_results import KeptResults
 from tests.mutation.mutations import Mutation
+from tests.mutation.name_users import find_users_of_line
 from tests.mutation.warm_pytest import find_called_functions
+
+MAX_SECONDS = 120.0  # of the tests of a fault beside its own; one that only slower tests would see counts as missed
+START_SECONDS = 0.2  # to collect a file of tests
 
 
 @dataclass(frozen=True)
@@ -50,19 +55,33 @@ class TestReach:
     def find_test_groups(self, copy: Path, mutation: Mutation) -> list[TestGroup]:
         """Return groups of tests for a mutation, the most likely to fail first.
 
-        For code that runs at import, or in other processes only, these are all tests that may import its module.
+        A constant is tested where the functions are that use it. For other code that runs at import, or in other
+        processes only, these are all tests that may import its module.
         """
-        reaching = self.tests_by_function.get((str(mutation.path), mutation.scope), [])
+        functions = {(str(mutation.path), mutation.scope)}
+        if not mutation.scope:
+            functions |= find_users_of_line(copy, mutation.path, mutation.line)
+        reaching = {test for function in functions for test in self.tests_by_function.get(function, [])}
         if not reaching:
-            groups = find_test_files(copy, mutation.path)
-            return [TestGroup([path for path in group if path not in self.failing_files]) for group in groups]
+            groups = [
+                [path for path in group if path not in self.failing_files]
+                for group in find_test_files(copy, mutation.path)
+            ]
+            return [TestGroup(groups[0]), TestGroup(take_fastest([*groups[1], *groups[2]], self.seconds_by_file))]
         seconds_by_file: dict[str, float] = {}
         for test in reaching:
             path = test.partition("::")[0]
-            seconds_by_file[path] = seconds_by_file.get(path, 0) + self.seconds_by_test[test]
-        files = sorted(seconds_by_file, key=lambda path: seconds_by_file[path])
-        own = [path for path in files if mutation.path.stem in Path(path).stem]
-        return [TestGroup(own, reaching), TestGroup([path for path in files if path not in own], reaching)]
+            seconds_by_file[path] = seconds_by_file.get(path, START_SECONDS) + self.seconds_by_test[test]
+        own = [path for path in sorted(seconds_by_file) if mutation.path.stem in Path(path).stem]
+        others = take_fastest([path for path in seconds_by_file if path not in own], seconds_by_file)
+        return [TestGroup(own, reaching), TestGroup(others, reaching)]
+
+
+def take_fastest(files: Collection[str], seconds_by_file: Mapping[str, float]) -> list[str]:
+    """Return files from the fastest on, until they take longer than a fault is worth."""
+    files = sorted(files, key=lambda path: (seconds_by_file[path], path))
+    ends = accumulate(seconds_by_file[path] for path in files)
+    return [path for path, end in zip(files, ends, strict=True) if end <= MAX_SECONDS]
 
 
 def measure_reach(copies: "SimpleQueue[Path]", num_workers: int, kept: KeptResults) -> TestReach:

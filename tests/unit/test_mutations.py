@@ -9,7 +9,8 @@ from tests.mutation.called_functions import CallTracer, TestCalls, name_function
 from tests.mutation.importers import find_test_files
 from tests.mutation.kept_results import KeptResults
 from tests.mutation.mutations import Mutation, list_mutations, needs_ray, sample_mutations
-from tests.mutation.reaching_tests import TestGroup, TestReach
+from tests.mutation.name_users import find_users_of_line
+from tests.mutation.reaching_tests import MAX_SECONDS, TestGroup, TestReach, take_fastest
 from tests.mutation.warm_pytest import do_tests_pass, find_called_functions
 
 ROOT = Path(__file__).parents[2]
@@ -182,11 +183,35 @@ def test_files_that_reach_a_function_are_run_in_order_of_their_time():
     ]
     assert set(groups[0].tests) == {f"tests/unit/test_{name}.py::test" for name in ("rng", "fast", "slow")}
     elsewhere = Mutation(Path("equipoise/rng.py"), "", 1, 0, 1, "constant", "1", "2")
-    by_import = [TestGroup(files) for files in find_test_files(ROOT, Path("equipoise/rng.py"))]
-    assert reach.find_test_groups(ROOT, elsewhere) == by_import
+    reach.seconds_by_file |= {path: 1.0 for group in find_test_files(ROOT, Path("equipoise/rng.py")) for path in group}
+    direct, indirect, others = find_test_files(ROOT, Path("equipoise/rng.py"))
+    assert reach.find_test_groups(ROOT, elsewhere) == [
+        TestGroup(direct),
+        TestGroup(sorted([*indirect, *others])[: int(MAX_SECONDS)]),
+    ]
     own_tests = "tests/unit/test_rng.py"
     reach.add_file(own_tests, None, 0.5)
     assert not any(own_tests in group.files for group in reach.find_test_groups(ROOT, elsewhere))
+
+
+def test_files_beyond_what_a_fault_is_worth_are_left_out():
+    seconds = {"slow": 70.0, "fast": 40.0, "medium": 60.0}
+    assert take_fastest([*seconds], seconds) == ["fast", "medium"]
+
+
+def test_constant_is_used_where_its_name_is(tmp_path):
+    package = tmp_path / "equipoise"
+    package.mkdir()
+    (package / "a.py").write_text(
+        "LIMIT = 3\nTWICE = 2 * LIMIT\nOTHER = 1\n\n\ndef f(x=TWICE):\n    return x\n\n\ndef g():\n    return OTHER\n"
+    )
+    classes = "class A:\n    def h(self):\n        return LIMIT\n\n\nclass B:\n    limit = LIMIT\n"
+    (package / "b.py").write_text(f"from equipoise.a import LIMIT\n\n\n{classes}")
+    (package / "c.py").write_text("from equipoise.a import OTHER\n\n\ndef f():\n    LIMIT = OTHER\n    return LIMIT\n")
+    users = {("equipoise/a.py", "f"), ("equipoise/b.py", "A.h"), ("equipoise/b.py", "B")}
+    assert find_users_of_line(tmp_path, Path("equipoise/a.py"), 1) == users
+    assert find_users_of_line(tmp_path, Path("equipoise/a.py"), 3) == {("equipoise/a.py", "g"), ("equipoise/c.py", "f")}
+    assert find_users_of_line(tmp_path, Path("equipoise/a.py"), 7) == set()
 
 
 TESTS = """
