@@ -127,9 +127,9 @@ def is_mutation_caught(copy: Path, reach: TestReach, mutation: Mutation) -> bool
     """Return whether a test that reaches the mutated function fails."""
     path = copy / mutation.path
     source = path.read_bytes()
+    groups = reach.find_test_groups(copy, mutation)  # before a statement, and what it defines, is gone
     try:
         path.write_bytes(mutation.apply(source))
-        groups = reach.find_test_groups(copy, mutation)
         return any(not do_tests_pass(copy, group.files, group.tests) for group in groups if group.files)
     finally:
         path.write_bytes(source)
