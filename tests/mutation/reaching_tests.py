@@ -67,7 +67,10 @@ class TestReach:
                 [path for path in group if path not in self.failing_files]
                 for group in find_test_files(copy, mutation.path)
             ]
-            return [TestGroup(groups[0]), TestGroup(take_fastest([*groups[1], *groups[2]], self.seconds_by_file))]
+            folder = str(Path("tests/unit", *mutation.path.parts[mutation.path.parts[0] == "equipoise" : -1]))
+            near = [path for path in [*groups[1], *groups[2]] if str(Path(path).parent) == folder]
+            far = {*groups[1], *groups[2]} - {*near}
+            return [TestGroup([*groups[0], *near]), TestGroup(take_fastest(far, self.seconds_by_file))]
         seconds_by_file: dict[str, float] = {}
         for test in reaching:
             path = test.partition("::")[0]

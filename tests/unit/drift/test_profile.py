@@ -2,11 +2,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from equipoise.drift.detector import StreamDetector
 from equipoise.drift.diagnosis.stream_verdict import compute_stream_verdict
 from equipoise.drift.features.image_schema import IMAGE_SCHEMA
-from equipoise.drift.profiling.build_profile import build_profile_arrays, evenly_spaced_indices
+from equipoise.drift.profiling.build_profile import (
+    CORRUPTED_IMAGES_RANGE,
+    affordable_image_count,
+    build_profile_arrays,
+    evenly_spaced_indices,
+)
 from equipoise.drift.profiling.reference_examples import fit_label_statistics
 from equipoise.drift.reference.profile import ARRAY_PREFIX, ReferenceProfile, profile_from_arrays
 from equipoise.drift.reference.simulated_streams import LabelledFeatures
@@ -150,3 +156,8 @@ def test_label_statistics_are_by_true_label_where_predictions_differ():
 def test_images_for_trying_corruptions_are_spread_evenly_over_the_reference():
     assert evenly_spaced_indices(10, 3).tolist() == [0, 4, 9] and evenly_spaced_indices(3, 10).tolist() == [0, 1, 2]
     assert isinstance(shapes_profile(), ReferenceProfile) and shapes_profile().signatures.tried == 120
+
+
+def test_changes_are_tried_on_as_many_images_as_a_fast_model_allows():
+    images = torch.zeros(8, 1, 8, 8, dtype=torch.uint8)
+    assert affordable_image_count(len, images) == CORRUPTED_IMAGES_RANGE[1]

@@ -14,6 +14,7 @@ from tests.support.errors import raises_code
         ({"label": "a", "score": 0.5, "scores": {"a": 0.9}}, 0.5),
         ({"label": "a", "scores": {"a": 0.75, "b": 0.25}}, 0.75),
         ({"label": "a", "scores": [0.75, 0.25]}, 1.0),
+        ({"label": "a", "scores": {"b": 0.25}}, 1.0),
         ({"label": "a"}, 1.0),
     ],
 )

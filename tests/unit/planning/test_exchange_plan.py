@@ -8,6 +8,7 @@ from equipoise.planning.exchanges.exchange_plan import ExchangeRequest, build_ex
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost, all_reduce_seconds
 from equipoise.planning.parameter_servers.server_cost import server_cost
 from equipoise.planning.plan import ClusterShape
+from equipoise.planning.replanning.fit_memory import FitMemory
 from tests.support.errors import raises_code
 
 ALPHA, RATE, SIZE = 0.001, 1e9, 1e7
@@ -257,3 +258,13 @@ def test_steps_moved_to_another_rate_have_the_energy_of_their_own_time():
     moved = build_exchange_plan(request, ExchangeRequest(rates=(RATE / 8,))).request.system
     assert moved.seconds.max() > 2 * steps.seconds.max()
     assert moved.joules.tolist() == pytest.approx((90 * moved.workers * moved.seconds).tolist(), rel=0.01)
+
+
+def test_a_memory_keeps_the_predictions_of_each_question():
+    steps, memory = build_steps(intervals=(4,)), FitMemory()
+    for names, rates in (((), ()), (("tree",), ()), (("tree",), (RATE / 8,)), ((), ())):
+        wanted = ExchangeRequest(names=names, rates=rates)
+        documents = [
+            build_exchange_plan(PlanRequest(system=steps, memory=kept), wanted).document for kept in (memory, None)
+        ]
+        assert documents[0].system.predictions == documents[1].system.predictions

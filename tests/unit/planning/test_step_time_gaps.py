@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from equipoise.planning.sections.step_time_section import describe_missing_measurements
 from equipoise.planning.step_time_fit import StepTimeFit, find_identifiable_terms, is_still_identifiable
 from equipoise.planning.step_time_model import StepSettings, StepTimeForm, overlapped_seconds, ring_all_reduce_seconds
 
@@ -132,3 +133,9 @@ def test_ring_of_workers_and_overlap_have_their_closed_forms():
         "a", "c", "local_alpha", "local_volume", "between_volume", "g",
     ]  # fmt: skip
     assert StepTimeForm(has_batch_term=False).parameter_names == ["a"]
+
+
+def test_gaps_of_a_fit_are_those_of_twice_the_measured_workers():
+    gap = "rows of another number of workers within one node"
+    assert describe_missing_measurements(build_fit(ONE_NODE, local_terms=VOLUME)) == [gap]
+    assert describe_missing_measurements(build_fit(ONE_NODE, local_terms=BOTH)) == []

@@ -110,6 +110,12 @@ def test_traffic_of_a_lap_is_that_of_the_closed_form(rendezvous_folder):
     assert first[0].sent_bytes > first[1].sent_bytes > first[2].sent_bytes > 0
 
 
+@pytest.mark.parametrize("name", [*ENCODED, LINEAR])
+def test_a_worker_alone_sends_nothing(name):
+    (traffic,) = list_traffic([replace(FP64, compression=name)])
+    assert (traffic.sent_bytes, traffic.rounds) == (0, 0)
+
+
 def count_draws(config):
     return [(lap.draws, lap.encode_seconds, lap.exchange_seconds) for lap in Training(config).laps()]
 

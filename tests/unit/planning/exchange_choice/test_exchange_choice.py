@@ -30,7 +30,7 @@ from equipoise.planning.exchange_choice.next_trial import (
     suggest_exchange_trial,
 )
 from equipoise.planning.exchange_choice.ratio_table import fit_ratio_table
-from tests.support.exchange_world import BATCHES, ExchangeWorld, build_runs, fit_world, try_exchanges
+from tests.support.exchange_world import BATCHES, ENCODE_SECONDS, ExchangeWorld, build_runs, fit_world, try_exchanges
 
 SLOW = ExchangeWorld(rate=1e9)
 FAST = ExchangeWorld(rate=2e11, delay=2e-6)
@@ -64,6 +64,13 @@ def test_network_of_the_fit_changes_nothing_and_others_give_their_own_times():
         truth = [other.step_seconds(name, option.workers, option.batch) for option in fits.options]
         assert costs.step_seconds(name, fits.settings, SlowestLinks(5e-3, 1e8)) == pytest.approx(truth, rel=0.04)
     assert costs.network == pytest.approx((SLOW.delay, SLOW.rate), rel=0.02)
+
+
+def test_seconds_of_encoding_are_those_of_an_average_step():
+    _, costs, _ = fit_world(SLOW)
+    assert costs.encode_seconds_per_step("int8") == ENCODE_SECONDS["int8"]
+    assert costs.encode_seconds_per_step("local:8") == 0 and costs.encode_seconds_per_step("powersgd:7") is None
+    assert replace(costs, encode_seconds={"none": 0.4}).encode_seconds_per_step("local:8") == pytest.approx(0.05)
 
 
 def test_sent_bytes_are_those_of_the_closed_forms():
