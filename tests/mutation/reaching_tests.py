@@ -67,8 +67,9 @@ class TestReach:
                 [path for path in group if path not in self.failing_files]
                 for group in find_test_files(copy, mutation.path)
             ]
-            folder = str(Path("tests/unit", *mutation.path.parts[mutation.path.parts[0] == "equipoise" : -1]))
-            near = [path for path in [*groups[1], *groups[2]] if str(Path(path).parent) == folder]
+            near = [
+                path for path in [*groups[1], *groups[2]] if Path(path).parent == find_test_folder(copy, mutation.path)
+            ]
             far = {*groups[1], *groups[2]} - {*near}
             return [TestGroup([*groups[0], *near]), TestGroup(take_fastest(far, self.seconds_by_file))]
         seconds_by_file: dict[str, float] = {}
@@ -78,6 +79,14 @@ class TestReach:
         own = [path for path in sorted(seconds_by_file) if mutation.path.stem in Path(path).stem]
         others = take_fastest([path for path in seconds_by_file if path not in own], seconds_by_file)
         return [TestGroup(own, reaching), TestGroup(others, reaching)]
+
+
+def find_test_folder(root: Path, module_path: Path) -> Path:
+    """Return the folder of the unit tests of a module's package, or of the package around it."""
+    folder = Path("tests/unit", *module_path.parts[module_path.parts[0] == "equipoise" : -1])
+    while not (root / folder).is_dir():
+        folder = folder.parent
+    return folder
 
 
 def take_fastest(files: Collection[str], seconds_by_file: Mapping[str, float]) -> list[str]:

@@ -55,6 +55,7 @@ def run_pytest(
     What each test calls is written to `calls_file`.
     """
     os.setsid()  # what the tests start ends with them
+    multiprocessing.set_start_method("fork", force=True)  # as where pytest is started, and not as here
     forget_project()
     os.chdir(copy)
     sys.path[:] = [str(copy), *(path for path in sys.path if path and Path(path) != ROOT)]

@@ -10,7 +10,7 @@ from tests.mutation.importers import find_test_files
 from tests.mutation.kept_results import KeptResults
 from tests.mutation.mutations import Mutation, list_mutations, needs_ray, sample_mutations
 from tests.mutation.name_users import find_users_of_line
-from tests.mutation.reaching_tests import MAX_SECONDS, TestGroup, TestReach, take_fastest
+from tests.mutation.reaching_tests import MAX_SECONDS, TestGroup, TestReach, find_test_folder, take_fastest
 from tests.mutation.warm_pytest import do_tests_pass, find_called_functions
 
 ROOT = Path(__file__).parents[2]
@@ -192,6 +192,17 @@ def test_files_that_reach_a_function_are_run_in_order_of_their_time():
     own_tests = "tests/unit/test_rng.py"
     reach.add_file(own_tests, None, 0.5)
     assert not any(own_tests in group.files for group in reach.find_test_groups(ROOT, elsewhere))
+
+
+def test_unit_tests_of_a_package_lie_in_its_folder_or_in_that_around_it():
+    folders = {
+        "equipoise/training/store_steps/store_sync.py": "tests/unit/training/store_steps",
+        "equipoise/training/sharding/tensor/tensor_steps.py": "tests/unit/training/sharding",
+        "services/http/errors.py": "tests/unit/services/http",
+        "equipoise/rng.py": "tests/unit",
+    }
+    for module, folder in folders.items():
+        assert find_test_folder(ROOT, Path(module)) == Path(folder)
 
 
 def test_files_beyond_what_a_fault_is_worth_are_left_out():
