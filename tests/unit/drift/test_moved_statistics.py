@@ -60,6 +60,7 @@ def test_variance_of_a_share_is_that_of_both_sets_together():
         ({"a": 10.0, "b": -9.0, "c": 8.0, "d": 7.0}, ["a", "b", "c"]),  # three at most
         ({"d": 4.0, "b": 3.4}, ["d"]),  # the other may be chance
         ({"d": 3.4}, []),
+        ({"d": 3.6}, ["d"]),
         ({"a": 30.0, "b": 6.0}, ["a"]),  # less than a twentieth of the squares
         ({"a": 30.0, "b": 8.0}, ["a", "b"]),
         ({"a": 8.0, "spread_of_a": 10.0}, ["a"]),  # about as much

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from equipoise.drift.diagnosis.root_cause import (
+    diagnose_window,
     has_outlier_subset,
     has_unexplained_distance,
     is_significant,
@@ -65,3 +66,8 @@ def test_distance_is_unexplained_from_a_third_of_it_and_three_standard_errors_ab
 def test_mean_is_significant_above_four_and_a_half_standard_errors(sign):
     error = 1 / math.sqrt(build_window().effective_sample_size)
     assert [is_significant(build_window(sign * z * error)) for z in (4.45, 4.55)] == [False, True]
+
+
+@pytest.mark.parametrize(("classes_moved", "cause"), [(True, "label shift"), (False, "features")])
+def test_images_that_look_as_before_are_a_label_shift_only_where_classes_have_moved(classes_moved, cause):
+    assert diagnose_window(build_window(), classes_moved).name == cause

@@ -187,3 +187,10 @@ def test_critical_staleness_needs_three_different_ages():
     assert "more different age" in fit_critical_staleness(close)
     noisy = [replace(ratio, log_error=1.0) for ratio in ratios]
     assert fit_critical_staleness(noisy).startswith("more seeds")
+
+
+def test_interval_of_a_critical_value_is_that_of_its_draws():
+    draws = np.linspace(0.05, 0.25, 201)
+    line = CriticalInterval(slope=0.1, slope_draws=draws, ratios=(), lack_of_fit_sd=0.0)
+    assert (line.interval.low, line.interval.value) == pytest.approx((1 / draws[180], 10))
+    assert line.interval.high == pytest.approx(1 / draws[20])

@@ -12,7 +12,9 @@ from equipoise.planning.exchange_choice.exchange_map import build_exchange_map, 
 from equipoise.planning.exchange_choice.exchange_verdicts import judge_exchanges
 from equipoise.planning.exchange_choice.next_trial import MAX_EXCHANGE_TRIALS
 from equipoise.planning.exchange_choice.ratio_table import fit_ratio_table
-from equipoise.planning.exchange_choice.store_costs import StoreFacts
+from equipoise.planning.exchange_choice.store_costs import StoreFacts, store_step_seconds
+from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.step_time_model import StepSettings
 from tests.support.exchange_world import MOMENTUM, ExchangeWorld, build_runs, fit_world, try_exchanges
 
 UNEQUAL = ExchangeWorld(rate=1e10, critical_staleness=20.0, relative_seconds=(0.25, 0.25, 0.25, 1.0))
@@ -59,6 +61,18 @@ def test_times_have_a_row_for_each_network_also_for_one():
         ratios = fit_ratio_table(build_runs([]))
         timed = replace(costs, step_ratios={"server": 0.7})
         assert find_switches(fits, timed, ratios) is not None and build_exchange_map(fits, timed, ratios) is not None
+
+
+def test_times_beyond_the_fit_multiply_those_of_equal_workers_alone():
+    _, costs, _ = fit_world(DELAYED)
+    settings = StepSettings(*(np.array([value]) for value in (4.0, 4.0, 64.0)))
+    method, links = parse_exchange("server"), costs.fit.parameters
+    for facts, factor in ((StoreFacts(), 2.0), (costs.store, 1.0)):
+        once, twice = (
+            store_step_seconds(method, settings, np.array([0.05]), links, facts, correction)
+            for correction in (1.0, 2.0)
+        )
+        assert twice == pytest.approx(factor * once)
 
 
 def test_more_servers_than_workers_of_a_setting_are_no_plan_there():
