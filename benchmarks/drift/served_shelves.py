@@ -19,16 +19,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.drift.shelf_lights import CHANGES, CLEAN_IMAGES, publish_shelf, render_stream
+from benchmarks.drift.shelf_lights import (
+    CHANGED_IMAGES,
+    CHANGES,
+    CLEAN_IMAGES,
+    IMAGES_BEFORE_CHANGE,
+    publish_shelf,
+    render_stream,
+)
 from benchmarks.http_clients import build_request
 from benchmarks.server_processes import deploy_application, is_answering
 from equipoise.hardware import describe_hardware
 from equipoise.images.png import encode_png
 from equipoise.workloads.vending.renderer import Scene
 from jobs.cluster.processes import find_free_ports, wait_until
+from services.monitoring.drift_observer import DEFAULT_TIME_FRACTION
 from tests.support.ray_cluster import start_cluster
 
-IMAGES_BEFORE_CHANGE, CHANGED_IMAGES, CLIENTS, REPORT_SECONDS = 96, 160, 4, 0.5
+CLIENTS, REPORT_SECONDS = 4, 0.5
 
 
 class DetectorClient:
@@ -74,9 +82,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10, help="number of runs for each change")
     parser.add_argument("--folder", type=Path, help="folder that keeps the run and the bundle for the next time")
+    parser.add_argument("--time-fraction", type=float, default=DEFAULT_TIME_FRACTION, help="drift_time_fraction")
     arguments = parser.parse_args()
     print(describe_hardware(torch.device("cpu")))
-    with TemporaryDirectory() as name, serve_detector(arguments.folder or Path(name), Path(name)) as client:
+    with (
+        TemporaryDirectory() as name,
+        serve_detector(arguments.folder or Path(name), Path(name), arguments.time_fraction) as client,
+    ):
         clean = client.post_pictures(render_stream(0, CLEAN_IMAGES))
         counts = f"{clean['images']:,} clean pictures, {clean['looked_at']:,} of them observed"
         print(f"{counts}: {clean['state']}, {len(client.list_alarms())} alarms\n", flush=True)
@@ -91,12 +103,13 @@ def main() -> None:
 
 
 @contextmanager
-def serve_detector(published: Path, folder: Path) -> Iterator[DetectorClient]:
+def serve_detector(published: Path, folder: Path, time_fraction: float) -> Iterator[DetectorClient]:
     """Serve the detector of shelves on a Ray of its own, and yield its client."""
     if not (published / "bundle").exists():
         publish_shelf(published)
     (port,) = find_free_ports(1)
     arguments = {"bundle": str(published / "bundle"), "port": port, "report_seconds": REPORT_SECONDS}
+    arguments |= {"drift_time_fraction": time_fraction}
     arguments |= {"capture_dir": str(folder / "captures"), "state_dir": str(folder / "state")}
     application = {"name": "shelf", "route_prefix": "/", "import_path": "services.app:build", "args": arguments}
     first_picture = build_request("/predict", encode_png(render_stream(-1, 1)[0]), "image/png")

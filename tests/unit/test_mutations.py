@@ -180,8 +180,11 @@ def test_files_that_reach_a_function_are_run_in_order_of_their_time():
     assert [group.files for group in groups] == [
         ["tests/unit/test_rng.py"],
         ["tests/unit/test_fast.py", "tests/unit/test_slow.py"],
+        ["tests/unit/test_fast.py", "tests/unit/test_rng.py", "tests/unit/test_slow.py"],
     ]
-    assert set(groups[0].tests) == {f"tests/unit/test_{name}.py::test" for name in ("rng", "fast", "slow")}
+    assert groups[2].tests is None and set(groups[0].tests) == {
+        f"tests/unit/test_{name}.py::test" for name in ("rng", "fast", "slow")
+    }
     elsewhere = Mutation(Path("equipoise/rng.py"), "", 1, 0, 1, "constant", "1", "2")
     reach.seconds_by_file |= {path: 1.0 for group in find_test_files(ROOT, Path("equipoise/rng.py")) for path in group}
     direct, indirect, others = find_test_files(ROOT, Path("equipoise/rng.py"))
