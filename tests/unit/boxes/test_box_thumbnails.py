@@ -42,3 +42,8 @@ def test_reference_images_have_the_boxes_that_count():
 
 def test_found_labels_are_counted():
     assert count_labels(["cola", "water", "cola"]) == "2 cola, 1 water" and count_labels([]) == "no box"
+
+
+def test_line_of_pixels_stays_a_line():
+    assert read_pixels(draw_found_boxes(encode_png(np.zeros((3, 1, 800), np.uint8)), [])).shape[:2] == (1, 160)
+    assert read_pixels(draw_found_boxes(encode_png(np.zeros((3, 800, 1), np.uint8)), [])).shape[:2] == (160, 1)

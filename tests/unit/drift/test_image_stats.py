@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
+from equipoise.drift.features.image_schema import describe_image_statistic
 from equipoise.drift.features.image_stats import GLOBAL_STATISTICS, STATISTIC_NAMES, image_statistics
 from equipoise.images.srgb import srgb_encode
 
@@ -169,3 +170,12 @@ def test_statistics_do_not_depend_on_other_images_or_on_the_layout_in_memory(sid
     np.testing.assert_array_equal(expected[::-1], image_statistics(images[::-1]))
     channels_last = np.ascontiguousarray(images.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
     np.testing.assert_array_equal(expected, image_statistics(channels_last))
+
+
+def test_light_and_colour_are_told_in_stops_and_places_in_parts_of_the_image():
+    for name in STATISTIC_NAMES:
+        statistic = describe_image_statistic(name)
+        is_light = name in ("red over blue", "green", "luminance") or name.startswith("cell")
+        unit = "of half the image" if name in ("height", "side") else "stops" if is_light else "times"
+        assert (statistic.name, statistic.unit) == (name, unit)
+        assert statistic.unit_factor * np.log(2) == pytest.approx(1.0 if is_light else np.log(2))

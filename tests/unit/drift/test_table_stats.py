@@ -143,3 +143,9 @@ def test_first_columns_are_watched_by_themselves_within_a_number_of_statistics()
         assert select_watched_columns(columns, limit) == [*columns][:count]
     encoder = fit_table_encoder(columns, np.arange(100.0))
     assert encoder.schema.input_count == 3 + 4 + 10
+
+
+def test_answers_in_a_column_are_numbers_and_no_class():
+    columns, answers = draw_table()
+    in_column, flat = (fit_table_encoder(columns, given).to_arrays() for given in (answers[:, None], answers))
+    assert all(np.array_equal(in_column[name], flat[name]) for name in flat) and in_column.keys() == flat.keys()

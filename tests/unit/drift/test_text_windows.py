@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from equipoise.drift.features.text_stats import WINDOW_SCHEMA, TextEncoder, fit_window_encoder
+from equipoise.drift.features.text_stats import TEXT_SCHEMA, WINDOW_SCHEMA, TextEncoder, fit_window_encoder
 from equipoise.drift.features.text_windows import WindowReference
 
 LENGTH = 16
@@ -50,3 +50,7 @@ def test_stored_encoder_is_the_same():
     texts, nats = draw_windows(50)
     encoder = fit_window_encoder(texts, nats)
     assert TextEncoder.from_arrays(encoder.to_arrays()) == encoder and encoder.schema is WINDOW_SCHEMA
+
+
+def test_texts_have_no_classes_and_so_no_accuracy():
+    assert not TEXT_SCHEMA.has_accuracy and not WINDOW_SCHEMA.has_accuracy

@@ -49,6 +49,7 @@ def test_tables_may_have_extra_columns_and_empty_learning_rates(tmp_path):
         ("0.2", "200000", "row 3, column seconds: .* got '200000'"),
         ("batch,seconds", "batch,seconds,seconds", "has two columns named seconds"),
         ("batch,seconds", "batch,seconds,exhange", "did you mean exchange"),
+        ("batch,seconds", "batch,seconds,joule", "did you mean joules"),
         ("1,2,8", f"1,2,{10**25}", "row 3, column batch: must be a whole number from 1 to 1e12"),
     ],
 )

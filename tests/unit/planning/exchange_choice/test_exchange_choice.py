@@ -66,6 +66,14 @@ def test_network_of_the_fit_changes_nothing_and_others_give_their_own_times():
     assert costs.network == pytest.approx((SLOW.delay, SLOW.rate), rel=0.02)
 
 
+def test_rounds_of_an_exchange_cost_their_delays():
+    fits, costs, _ = fit_world(SLOW)
+    slow_messages = replace(SLOW, rate=1e12, delay=0.1)
+    for name in ("", "bf16", "powersgd:4", "topk:0.01"):
+        truth = [slow_messages.step_seconds(name, option.workers, option.batch) for option in fits.options]
+        assert costs.step_seconds(name, fits.settings, SlowestLinks(0.1, 1e12)) == pytest.approx(truth, rel=0.04)
+
+
 def test_seconds_of_encoding_are_those_of_an_average_step():
     _, costs, _ = fit_world(SLOW)
     assert costs.encode_seconds_per_step("int8") == ENCODE_SECONDS["int8"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student_t
 
-from equipoise.planning.exchange_choice.critical_interval import CriticalInterval, fit_ratio_line
+from equipoise.planning.exchange_choice.critical_interval import CriticalInterval, fit_critical_interval, fit_ratio_line
 from equipoise.planning.exchange_choice.critical_staleness import CriticalStaleness, fit_critical_staleness
 from equipoise.planning.exchange_choice.examples_ratio import MAX_LOG_RATIO, ExamplesRatio, RatioKey
 from equipoise.planning.exchange_choice.ratio_table import RatioTable, SyncFamily
@@ -194,3 +194,11 @@ def test_interval_of_a_critical_value_is_that_of_its_draws():
     line = CriticalInterval(slope=0.1, slope_draws=draws, ratios=(), lack_of_fit_sd=0.0)
     assert (line.interval.low, line.interval.value) == pytest.approx((1 / draws[180], 10))
     assert line.interval.high == pytest.approx(1 / draws[20])
+
+
+def test_two_steps_between_exchanges_are_an_interval():
+    counted = {
+        intervals: fit_critical_interval([build_ratio(f"local:{interval}") for interval in intervals])
+        for intervals in ((2, 3, 5), (1, 3, 5))
+    }
+    assert "further apart than 2 to 5 steps" in counted[2, 3, 5] and "there are 2" in counted[1, 3, 5]

@@ -17,7 +17,8 @@ from equipoise.config import TrainConfig
 from equipoise.images.letterbox import fit_letterbox, load_letterboxed
 from equipoise.training.loop import laps
 from equipoise.workloads import load_workload
-from equipoise.workloads.detection.boxes_folder import deal_pictures
+from equipoise.workloads.detection.boxed_pictures import read_boxed_pictures
+from equipoise.workloads.detection.boxes_folder import deal_pictures, require_size
 from tests.support.boxed_shelves import save_shelf_pictures
 from tests.support.errors import raises_code
 
@@ -154,3 +155,16 @@ def test_split_without_anything_to_find_is_refused(tmp_path):
     write_coco(replace(shelves, pictures=shelves.pictures[:2] + empty), tmp_path / "labels.json")
     with raises_code("dataset-invalid", "too few of its pictures have boxes", "label more"):
         load_workload(build_config(tmp_path))
+
+
+def test_sizes_are_a_few_whole_places_of_the_map():
+    assert [require_size(size) for size in (32, 96, 2048)] == [32, 96, 2048]
+    for size in (24, 100, 2056):
+        with raises_code("option-range", f"got --image-size {size}"):
+            require_size(size)
+
+
+def test_folder_without_a_readable_picture_has_no_pictures(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    kept, pixels, problems = read_boxed_pictures(tmp_path, [BoxedPicture("a.png", 8, 8, ())], 32, 1)
+    assert (kept, pixels.shape) == ([], (0, 3, 32, 32)) and [problem.place for problem in problems] == ["a.png"]
