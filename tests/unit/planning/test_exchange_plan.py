@@ -261,10 +261,11 @@ def test_steps_moved_to_another_rate_have_the_energy_of_their_own_time():
 
 
 def test_a_memory_keeps_the_predictions_of_each_question():
-    steps, memory = build_steps(intervals=(4,)), FitMemory()
-    for names, rates in (((), ()), (("tree",), ()), (("tree",), (RATE / 8,)), ((), ())):
-        wanted = ExchangeRequest(names=names, rates=rates)
-        documents = [
-            build_exchange_plan(PlanRequest(system=steps, memory=kept), wanted).document for kept in (memory, None)
-        ]
-        assert documents[0].system.predictions == documents[1].system.predictions
+    memory, asked = FitMemory(), (((), ()), (("local:4",), ()), (("",), (RATE / 8,)), ((), ()))
+    for steps in (build_steps(intervals=(4,)), build_steps(intervals=(4, 16))):
+        for names, rates in asked:
+            wanted = ExchangeRequest(names=names, rates=rates)
+            known, new = (
+                build_exchange_plan(PlanRequest(system=steps, memory=kept), wanted).document for kept in (memory, None)
+            )
+            assert known.system.predictions == new.system.predictions
