@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from equipoise.bundle.kinds.box_agreement import compare_boxes
+from equipoise.bundle.kinds.box_agreement import MAX_SCORE_DIFFERENCE, compare_boxes, may_be_rounding
 
 SCORES = torch.tensor([[0.9, 0.8, 0.05]])
 BOXES = torch.tensor([[[1.0, 2, 30, 40], [50, 60, 10, 20], [5, 5, 5, 5]]])
@@ -118,3 +118,10 @@ def test_features_that_are_the_scores_are_compared_as_scores():
     noisy = torch.tensor([[0.9, 0.8, 0.06]])
     assert compare_boxes((scores, BOXES, LABELS, scores), (noisy, BOXES, LABELS, noisy)) == (0.0, True)
     assert not compare_boxes((scores, BOXES, LABELS, FEATURES), (noisy, BOXES, LABELS, noisy[:, :1]))[1]
+
+
+@pytest.mark.parametrize(("below", "is_as_good"), [(MAX_SCORE_DIFFERENCE, True), (2 * MAX_SCORE_DIFFERENCE, False)])
+def test_box_that_took_the_place_of_another_scores_no_less_than_rounding_explains(below, is_as_good):
+    score, box, label = torch.tensor(0.5, dtype=torch.float64), BOXES[0, 0], LABELS[0, 0]
+    others = torch.stack([score - below, score - 0.4]), BOXES[0, :2], LABELS[0, :2]
+    assert may_be_rounding(score, box, label, *others) == is_as_good

@@ -1,5 +1,7 @@
 """Rendered shelves: boxes are around what is seen, pictures depend on their index alone, and a detector learns them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -94,3 +96,11 @@ def test_detector_finds_nine_of_ten_products_after_2400_examples():
         rows = training.workload.metric(training.model.eval()(inputs), split.targets)
     precision = compute_precision(rows.numpy())
     assert precision.at_50 >= 0.9 and precision.overall >= 0.5
+
+
+def test_pictures_are_scaled_by_the_mean_and_the_spread_of_a_model():
+    workload = replace(load_workload(TrainConfig(workload="shelf")), mean=(0.5, 0.25, 0.0), std=(0.5, 0.25, 2.0))
+    transform = workload.input_transform(torch.device("cpu"), torch.float64)
+    pictures = torch.tensor([0, 51, 255], dtype=torch.uint8).view(1, 1, 3, 1).expand(1, 3, 3, 1)
+    expected = [[-1.0, -0.6, 1.0], [-1.0, -0.2, 3.0], [0.0, 0.1, 0.5]]
+    torch.testing.assert_close(transform(pictures)[0, :, :, 0], torch.tensor(expected, dtype=torch.float64))
