@@ -129,6 +129,9 @@ def test_runs_on_workers_that_are_no_longer_asked_for_are_left_out(tmp_path):
     assert add_refuting_runs(request, [run]) is request
     counted = add_refuting_runs(request, [run, build_refuting_run(plan, None)])
     assert len(counted.system) == len(request.system) + 1 and len(counted.statistical) == len(request.statistical) + 1
+    for missing in ({"system": None}, {"statistical": None}):
+        part = replace(request, **missing)
+        assert add_refuting_runs(part, [build_refuting_run(plan, None)]) is part
 
 
 def test_no_plan_is_left_when_all_settings_missed_the_target(tmp_path):
