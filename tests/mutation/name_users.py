@@ -7,6 +7,9 @@ from pathlib import Path
 from tests.mutation.called_functions import Function
 from tests.mutation.importers import module_name, read_imports
 
+METHODS = ast.FunctionDef, ast.AsyncFunctionDef
+"""parts of a class that are users of their own"""
+
 
 def find_users_of_line(root: Path, path: Path, line: int) -> set[Function]:
     """Return the functions, in any module, that use what a statement at the top of a module defines."""
@@ -46,12 +49,14 @@ def find_users(tree: ast.Module, names: set[str]) -> set[str]:
     pending: list[tuple[str, ast.AST]] = [("", node) for node in tree.body]
     while pending:
         scope, node = pending.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(node, (*METHODS, ast.ClassDef)):
             scope = f"{scope}.{node.name}".removeprefix(".")
-            own = [
-                child for child in node.body if not isinstance(child, ast.FunctionDef)
-            ]  # of a class, not its methods
-            if any(names & list_names(part) for part in (own if isinstance(node, ast.ClassDef) else [node])):
+            parts = (
+                [child for child in node.body if not isinstance(child, METHODS)]
+                if isinstance(node, ast.ClassDef)
+                else [node]
+            )
+            if any(names & list_names(part) for part in parts):
                 users.add(scope)
             pending += [(scope, child) for child in node.body]
     return users
