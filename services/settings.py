@@ -19,6 +19,7 @@ from services.limits import Limits
 
 WILDCARD_HOSTS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with, not listened on
 """address to call for a host that means all addresses of a machine"""
+DEFAULT_DRIFT_TIME_FRACTION = 0.01
 WRITE_KEYS_REMEDY = "write one API key per line into it"
 
 
@@ -108,7 +109,7 @@ class ReplicaSettings(ListenSettings):
     """average number of requests without drift until a false alarm"""
     report_seconds: float = Field(1.0, ge=0.1, le=3600)
     """seconds between two reports of a replica to the drift monitor"""
-    drift_time_fraction: float = Field(0.01, ge=0.001, le=1)
+    drift_time_fraction: float = Field(DEFAULT_DRIFT_TIME_FRACTION, ge=0.001, le=1)
     """fraction of its time that a replica spends on observing requests at most; those beyond it are only counted"""
     state_dir: str | None = Field(None, min_length=1)
     """folder in which the drift monitor keeps its state; with several nodes, one that all share"""

@@ -33,7 +33,7 @@ from equipoise.hardware import describe_hardware
 from equipoise.images.png import encode_png
 from equipoise.workloads.vending.renderer import Scene
 from jobs.cluster.processes import find_free_ports, wait_until
-from services.monitoring.drift_observer import DEFAULT_TIME_FRACTION
+from services.settings import DEFAULT_DRIFT_TIME_FRACTION
 from tests.support.ray_cluster import start_cluster
 
 CLIENTS, REPORT_SECONDS = 4, 0.5
@@ -82,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10, help="number of runs for each change")
     parser.add_argument("--folder", type=Path, help="folder that keeps the run and the bundle for the next time")
-    parser.add_argument("--time-fraction", type=float, default=DEFAULT_TIME_FRACTION, help="drift_time_fraction")
+    parser.add_argument("--time-fraction", type=float, default=DEFAULT_DRIFT_TIME_FRACTION, help="drift_time_fraction")
     arguments = parser.parse_args()
     print(describe_hardware(torch.device("cpu")))
     with (

@@ -24,11 +24,11 @@ from services.monitoring.drift_client import DriftClient
 from services.monitoring.drift_replies import StreamState
 from services.monitoring.metrics import Metrics
 from services.serving.inference import AnsweredBatch, BoxesBatch, ComparedOutputs, ComputedBatch
+from services.settings import DEFAULT_DRIFT_TIME_FRACTION
 
 EXAMPLES_PER_PASS = 32  # observed together, because one by one they cost ten times as much
 MAX_PENDING_BYTES = 400 << 10  # of examples that are observed together, unless a single batch has more
 MAX_OUTBOX_TICKS = 600  # kept while the monitor cannot be reached
-DEFAULT_TIME_FRACTION = 0.01  # of the time; examples beyond it are counted as skipped, not observed
 MAX_CREDIT_SECONDS = 0.1  # of observing that an idle replica saves up
 
 logger = logging.getLogger(__name__)
@@ -65,9 +65,12 @@ class DriftObserver:
         drift_client: DriftClient,
         tick_seconds: float,
         capture_sampler: CaptureSampler | None = None,
-        time_fraction: float = DEFAULT_TIME_FRACTION,
+        time_fraction: float = DEFAULT_DRIFT_TIME_FRACTION,
     ) -> None:
-        """Create an observer without examples; `capture_sampler`, if given, keeps some images for labelling."""
+        """Create an observer without examples; `capture_sampler`, if given, keeps some images for labelling.
+
+        Examples beyond `time_fraction` of the time are counted as skipped, not observed.
+        """
         self.capture_sampler = capture_sampler
         self.time_fraction = time_fraction
         self.metrics = metrics

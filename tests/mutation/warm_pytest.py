@@ -16,8 +16,7 @@ LIBRARIES = ["numpy", "pandas", "plotly.graph_objects", "pytest", "ray", "scipy.
 LIBRARIES += ["torch", "torchvision.models", "tyro", "uvicorn"]
 IGNORED_WARNING = "ignore::pytest.PytestAssertRewriteWarning"  # of pytest's plugins that a library has imported
 NO_TESTS = 5  # exit status of pytest where all tests are slow or thorough ones, which are not run
-TEST_TIMEOUT_SECONDS = 120  # of each test with a fault: an endless loop fails; a busy machine does not
-TRACED_TIMEOUT_SECONDS = 240  # of each test while its calls are traced
+TEST_TIMEOUT_SECONDS = 240  # of each test: an endless loop fails; a long list or a busy machine does not
 ROOT = Path(__file__).parents[2]
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(LIBRARIES)
@@ -60,9 +59,8 @@ def run_pytest(
     os.chdir(copy)
     sys.path[:] = [str(copy), *(path for path in sys.path if path and Path(path) != ROOT)]
     os.environ["PYTHONPATH"] = str(copy)  # for the programs that tests start
-    timeout = TRACED_TIMEOUT_SECONDS if calls_file else TEST_TIMEOUT_SECONDS
     arguments = ["-q", "-x", "-p", "no:cacheprovider", "-W", IGNORED_WARNING, "-m", "not slow and not thorough"]
-    arguments += ["-o", f"faulthandler_timeout={timeout}", "-o", "faulthandler_exit_on_timeout=true"]
+    arguments += ["-o", f"faulthandler_timeout={TEST_TIMEOUT_SECONDS}", "-o", "faulthandler_exit_on_timeout=true"]
     arguments += test_files
     sys.argv = ["pytest", *arguments]
     with open(os.devnull, "w") as nothing:  # noqa: PTH123 - a device
