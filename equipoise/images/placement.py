@@ -14,6 +14,7 @@ from equipoise.images.letterbox import Letterbox, letterbox_image
 from equipoise.images.orientation import LYING_ORIENTATIONS, PILLOW_FORMATS, read_exif_orientation
 from equipoise.images.pixel_depth import MAX_DECODED_PIXELS
 from equipoise.images.png import PILLOW_ERRORS
+from equipoise.type_aliases import FloatArray
 
 
 @dataclass(frozen=True)
@@ -27,16 +28,16 @@ class ImagePlacement:
     letterbox: Letterbox
     """where it lies in the square that the model takes"""
 
-    def to_photograph(self, boxes: Tensor) -> Tensor:
+    def to_photograph(self, boxes: FloatArray) -> FloatArray:
         """Return boxes (..., 4) of the input, as left, top, width and height, in pixels of the photograph.
 
         They are cut at its sides.
         """
-        moved = self.letterbox.boxes_to_picture(boxes.double().numpy())
+        moved = self.letterbox.boxes_to_picture(boxes.astype(np.float64))
         limits = np.array([self.width, self.height], np.float64)
         near, far = moved[..., :2], moved[..., :2] + moved[..., 2:]
         near, far = (np.minimum(np.maximum(corner, 0), limits) for corner in (near, far))
-        return torch.from_numpy(np.concatenate([near, far - near], -1)).to(boxes.dtype)
+        return np.concatenate([near, far - near], -1).astype(boxes.dtype)
 
 
 def place_image(image: Image.Image, size: int) -> tuple[Tensor, ImagePlacement]:

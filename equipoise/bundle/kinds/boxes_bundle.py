@@ -68,12 +68,15 @@ class BoxesBundle(Bundle):
 
         Without a placement they are in pixels of the input.
         """
-        boxes = placement.to_photograph(boxes) if placement else boxes
-        outputs = labels.numpy(), scores.numpy(), boxes.numpy()  # torch takes twice as long for so few numbers
-        is_sure = outputs[1] >= (self.threshold if threshold is None else threshold)
-        counts = is_sure & (outputs[2][:, 2:] > 0).all(1)
-        rows = zip(*(output[counts].tolist() for output in outputs), strict=True)
-        return [FoundBox(self.classes[label], score, *box) for label, score, box in rows]
+        least = self.threshold if threshold is None else threshold
+        # as arrays, and only those that count: torch takes twice as long for so few numbers
+        label_array, score_array, box_array = (output.numpy() for output in (labels, scores, boxes))
+        is_sure = score_array >= least
+        label_array, score_array, box_array = label_array[is_sure], score_array[is_sure], box_array[is_sure]
+        if placement:
+            box_array = placement.to_photograph(box_array)
+        rows = zip(label_array.tolist(), score_array.tolist(), box_array.tolist(), strict=True)
+        return [FoundBox(self.classes[label], score, *box) for label, score, box in rows if box[2] > 0 and box[3] > 0]
 
     def select_input_arrays(self, arrays: dict[str, AnyArray]) -> list[AnyArray]:
         """Return the array of reference.npz that holds images, which pages show too."""

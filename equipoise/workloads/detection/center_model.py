@@ -19,7 +19,7 @@ STEM_PIXELS, STEM_CHANNELS = (
     4,
     24,
 )  # patches of 4 x 4 pixels: as exact as two convolutions, in three quarters of the time
-DEFAULT_BLOCKS, DEFAULT_WIDTH = 1, 72
+DEFAULT_BLOCKS, DEFAULT_WIDTH = 1, 64  # as exact as 72 within the spread of seeds, a quarter faster
 PRIOR = 0.02  # score of a new model everywhere: most places are no centre
 
 

@@ -56,12 +56,11 @@ class BoxesOutput:
     scores: Tensor
     """(images, boxes)"""
     boxes: Tensor
-    """(images, boxes, 4) in pixels of the photographs, or of the tensors that were sent"""
+    """(images, boxes, 4) in pixels of the model's input"""
     labels: Tensor
     """(images, boxes)"""
     placements: tuple[ImagePlacement, ...] | None
-    found: list[FoundBox]
-    """boxes that count of the first image"""
+    """where each photograph lies in its image; None for tensors"""
 
 
 class BoxesKind(ServedKind):
@@ -75,16 +74,18 @@ class BoxesKind(ServedKind):
         """Build the reply to a request of one image."""
         if output.placements is None:
             raise ValueError("the request held tensors, which have no reply of boxes")
-        if not all(math.isfinite(value) for box in output.found for value in (box.x, box.y, box.width, box.height)):
-            raise ValueError(f"the boxes of model {model_name} are not finite")
         (placement,) = output.placements
+        bundle = find_detector(output.version)
+        found = bundle.read_boxes(output.scores[0], output.boxes[0], output.labels[0], placement)
+        if not all(math.isfinite(value) for box in found for value in (box.x, box.y, box.width, box.height)):
+            raise ValueError(f"the boxes of model {model_name} are not finite")
         return BoxesReply(
             model=model_name,
             version=output.version.id,
             id=identifier,
             width=placement.width,
             height=placement.height,
-            boxes=[build_box_reply(box) for box in output.found],
+            boxes=[build_box_reply(box) for box in found],
         )
 
     def can_decode_inline(self, request: InferenceRequest) -> bool:
@@ -116,7 +117,7 @@ class BoxesKind(ServedKind):
             counts = [len(part) for part in decoded]
             parts = [*zip(*(output.split(counts) for output in parts[0]), strict=True)]
         answers = [
-            build_boxes_output(version, bundle, part, *tensors) for part, tensors in zip(decoded, parts, strict=True)
+            BoxesOutput(version, *tensors, part.placements) for part, tensors in zip(decoded, parts, strict=True)
         ]
         origins = list_origins(requests, [part.images for part in decoded])
         return answers, BoxesBatch(version, images, scores, boxes, labels, features, *origins)
@@ -148,23 +149,20 @@ class BoxesKind(ServedKind):
         bundle = find_detector(output.version)
         names = [bundle.classes[label] if label >= 0 else "" for label in output.labels.flatten().tolist()]
         return {
-            BOXES_OUTPUT: output.boxes.numpy(),
+            BOXES_OUTPUT: list_photograph_boxes(output),
             SCORES_OUTPUT: output.scores.numpy(),
             LABELS_OUTPUT: encode_strings(names).reshape(output.labels.shape),
             THRESHOLD_OUTPUT: np.full(len(output.scores), bundle.threshold, np.float32),
         }
 
 
-def build_boxes_output(
-    version: LoadedVersion, bundle: BoxesBundle, part: PlacedImages, scores: Tensor, boxes: Tensor, labels: Tensor
-) -> BoxesOutput:
-    """Build the answer to one request, with its boxes in pixels of what was sent."""
-    if part.placements is None:
-        return BoxesOutput(version, scores, boxes, labels, None, [])
-    pairs = zip(part.placements, boxes, strict=True)
-    boxes = torch.stack([placement.to_photograph(image_boxes) for placement, image_boxes in pairs])
-    found = bundle.read_boxes(scores[0], boxes[0], labels[0]) if len(part) == 1 else []
-    return BoxesOutput(version, scores, boxes, labels, part.placements, found)
+def list_photograph_boxes(output: BoxesOutput) -> AnyArray:
+    """Return the boxes (images, boxes, 4) of an answer in pixels of what was sent: photographs, or tensors."""
+    boxes = output.boxes.numpy()
+    if output.placements is None:
+        return boxes
+    pairs = zip(output.placements, boxes, strict=True)
+    return np.stack([placement.to_photograph(image_boxes) for placement, image_boxes in pairs])
 
 
 def build_box_reply(box: FoundBox) -> BoxReply:
