@@ -28,7 +28,7 @@ from equipoise.workloads import Workload, load_workload
 
 LOCAL_EXCHANGES = ("local:2", "local:4", "local:8", "local:16", "local:32", "local:64", "diloco:16")
 COMPRESSIONS = ("bf16", "int8", "powersgd:1", "powersgd:2", "powersgd:4", "topk:0.01", "topk:0.1")
-SEARCH_SEEDS = 3  # that compare learning rates
+SEARCH_SEEDS = 2  # that compare learning rates
 MAX_OCTAVES = 3  # from the first learning rate
 ASYNCHRONOUS = ("async:1", "async:2", "async:3")
 COLUMNS = ("exchange", "workers", "global_batch", "lr", "seed", "examples", "reached", "momentum")

@@ -4,7 +4,12 @@ import pytest
 
 from dashboards.comparison_page import build_comparison_page, describe_comparison, describe_crossing, describe_epoch
 from dashboards.page import render_html
-from dashboards.panels.profiling.device_curves import build_device_panels, comparison_table, curves_figure
+from dashboards.panels.profiling.device_curves import (
+    build_device_panels,
+    comparison_table,
+    curves_figure,
+    exchange_figure,
+)
 from tests.support.device_comparisons import BATCHES, EXCHANGE_SECONDS, build_comparison, own_step_seconds
 
 
@@ -53,3 +58,11 @@ def test_terminal_text_and_page_have_a_row_for_each_batch():
     names = [panel.name for panel in build_device_panels(comparison)] + [comparison_table(comparison).name]
     assert all(f'id="{name}"' in html for name in names) and "share memory or processors" in html
     assert len(describe_comparison(build_comparison())) == len(lines) - 1  # nothing slows these workers
+
+
+def test_share_of_the_exchange_is_drawn_over_the_batch():
+    comparison = build_comparison()
+    figure = exchange_figure(comparison)
+    predicted = next(trace for trace in figure.data if trace.name == "predicted")
+    assert list(predicted.y) == pytest.approx([100 * row.predicted.exchange_share for row in comparison.rows])
+    assert figure.layout.xaxis.type == "log" and "all workers" in figure.layout.xaxis.title.text

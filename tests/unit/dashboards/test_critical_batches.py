@@ -32,6 +32,11 @@ def test_figure_draws_the_critical_batch_with_its_interval_and_the_planned_batch
     assert all("tokens)" in text for text in batches.text)
 
 
+def test_targets_in_one_order_or_the_other_are_all_labelled(document):
+    layout = critical_batch_figure(document).layout
+    assert list(layout.xaxis.ticktext) == ["2.4", "2.2", "2"] and layout.yaxis.title.text == "examples"
+
+
 @pytest.mark.parametrize(("reverse", "autorange"), [(False, "reversed"), (True, True)])
 def test_harder_targets_are_on_the_right(document, reverse, autorange):
     targets = document.targets[::-1] if reverse else document.targets

@@ -15,7 +15,7 @@ from dashboards.panels.exchanges.exchange_section import (
     encoding_cell,
     verdicts_table,
 )
-from dashboards.panels.exchanges.exchange_times import build_times_panel, exchange_times_figure
+from dashboards.panels.exchanges.exchange_times import build_times_panel, exchange_times_figure, times_table
 from dashboards.panels.exchanges.time_estimates import (
     estimate_exact_seconds,
     find_plan_estimate,
@@ -96,6 +96,7 @@ def test_figure_of_times_marks_measured_predicted_bound_and_the_plan():
     bar = traces["measured"].error_x
     assert traces["measured"].x[0] + bar.array[0] == pytest.approx(verdict.seconds.high)
     assert traces["measured"].x[0] - bar.arrayminus[0] == pytest.approx(verdict.seconds.low)
+    assert {name for name, trace in traces.items() if trace.error_x.visible} == {"measured", "predicted"}
 
 
 def test_figure_of_times_has_the_runs_of_both_plans():
@@ -106,6 +107,20 @@ def test_figure_of_times_has_the_runs_of_both_plans():
     assert ([*traces["a run, confirmed"].y], [*traces["a run, refuted"].y]) == (["local:16"], ["exact sums"])
     assert [*traces["a run, refuted"].x] == [280.0] and traces["a run, confirmed"].x[0] == CONFIRMATION.seconds
     assert "4.67 min to the target, slower" in traces["a run, refuted"].text[0]
+
+
+def test_table_of_times_has_numbers_that_sort_and_texts_that_read():
+    verdict = DOCUMENT.exchanges[0]
+    row = times_table(DOCUMENT).rows[0]
+    assert row[:3] == ["local:16", "4 workers on 2 nodes", 32]
+    assert [cell.value for cell in row[3:]] == [
+        verdict.lr,
+        verdict.step_seconds,
+        verdict.seconds.value,
+        verdict.speedup.value,
+        verdict.peak_bytes,
+    ]
+    assert [type(cell.text) for cell in row[3:]] == [str] * 5
 
 
 def test_one_time_alone_makes_no_figure():

@@ -82,6 +82,9 @@ def test_page_has_every_section_and_what_is_counted():
     html = render_html(build_links_page(REPORT))
     assert "4 workers on 2 nodes" in html and "<code>lo</code> and <code>eth0</code>" in html
     assert "by gloo (backend) and by each" in html
+    assert "Messages between workers on one node pass" in html
+    other = replace(REPORT, interfaces=("eth0",))
+    assert "Messages between workers on one node pass" not in render_html(build_links_page(other))
     assert all(f'id="{name}"' in html for name in ("fastest", "levels", "sums", "bytes", "sum-times"))
     assert len(list_texts(sums_table(REPORT))) == len(REPORT.sums)
 

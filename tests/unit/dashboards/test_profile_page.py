@@ -33,6 +33,7 @@ def test_parts_of_each_worker_add_up_to_its_step():
     )
     assert [trace.name for trace in figure.data] == ["forward", "backward", "optimizer", "waiting for the exchange"]
     assert list_texts(step_parts_table(REPORT))[1][:2] == [1, "100 ms"]
+    assert figure.layout.xaxis.title.text == "ms per step"
 
 
 def test_timeline_has_a_row_for_the_exchange_of_each_worker():
@@ -53,6 +54,12 @@ def test_layer_below_the_roof_has_its_share_of_the_limit():
     assert max(line.y) == pytest.approx(100) and marks.marker.symbol is None
     assert marks.y[0] == pytest.approx(rate / 1e9) and marks.x[0] == pytest.approx(3e6 * 32 / moved)
     assert list_texts(layers_table(REPORT))[0][:3] == ["body.0", "Linear", "1,000,000"]
+    twice = replace(REPORT, config=replace(REPORT.config, grad_accumulation=2))
+    moved_twice = (3 * 400 + 2 * 40) * 64 + 3 * 4000
+    assert limit_share(twice, layer) == pytest.approx(2 * rate / min(1e11, 1e10 * 3e6 * 64 / moved_twice))
+    axes = roofline_figure(REPORT.limits, [layer], 32).layout
+    assert (axes.xaxis.type, axes.yaxis.type) == ("log", "log")
+    assert (axes.xaxis.title.text, axes.yaxis.title.text) == ("operations per byte", "billion operations/s")
 
 
 def test_layers_without_seconds_have_no_panel():

@@ -105,6 +105,8 @@ def test_trials_are_listed_with_their_latest_metric():
     table = trials_table([second, first, quick])
     batch, lr = first.config.global_batch, NumberCell(0.05, "0.05")
     assert table.columns == ["global batch", "lr", "seed", "status", "examples", "metric"]
+    assert trials_table([replace(first, metric_name="mAP")]).columns[-1] == "mAP"
+    assert trials_table([]).rows == []
     assert table.rows == [
         [batch, lr, "1", "reached target", 0, None],  # the best first
         [batch, lr, "1", "failed", 0, None],

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from equipoise.planning.document import PlanDocument, PlanEntry, PredictedSetting, StepPrediction
+from equipoise.planning.exchange_choice.exchange_verdict import SwitchesAt
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.plan import ClusterShape
 from equipoise.planning.sections.examples_types import ExamplesPrediction, ExamplesSection
@@ -18,6 +19,7 @@ from jobs.cli.plan_report import (
     format_step_time,
     is_same_setting,
 )
+from tests.support.exchange_plans import build_verdict
 
 SETTING = PredictedSetting(
     nodes=2,
@@ -221,3 +223,12 @@ def test_texts_of_a_plan_show_no_control_characters():
     assert format_plan(replace(EMPTY, warnings=("\x1b[31mred\nplan, confirmed: fake",))) == (
         r"note: \x1b[31mred\nplan, confirmed: fake"
     )
+
+
+def test_change_of_the_answer_is_given_with_its_unit():
+    document = replace(
+        EMPTY, exchanges=(build_verdict(),), switches_at=SwitchesAt(bits_per_second=5e8, delay_seconds=0.0025)
+    )
+    text = format_plan(document)
+    assert "the answer changes at 500 Mbit/s on the slowest links" in text
+    assert "the answer changes at 2.5 ms a message on the slowest links" in text

@@ -117,6 +117,17 @@ def test_averages_and_batch_normalisation_are_said_once(tmp_path, capsys):
     ]
 
 
+@pytest.mark.parametrize(
+    ("interval", "words"), [(1, "in every step"), (2, "every 2 steps"), (1500, "every 1,500 steps")]
+)
+def test_interval_of_averages_is_in_words(tmp_path, capsys, interval, words):
+    journal = tmp_path / "laps.jsonl"
+    journal.write_text(json.dumps(json.loads(build_journal_line(100)) | {"average_interval": interval}) + "\n")
+    with RunProgress(journal, max_examples=1000) as progress:
+        progress.show_new_laps()
+    assert f"weights and moments of the optimizer are averaged {words}\n" in capsys.readouterr().out
+
+
 def test_batch_that_has_grown_is_said_once(tmp_path, capsys):
     journal = tmp_path / "laps.jsonl"
     batches = [(100, 10), (100, 10), (100, 5), (100, 5), (100, 6), (100, 1)]  # examples and steps; 16 is no multiple

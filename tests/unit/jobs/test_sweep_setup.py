@@ -86,6 +86,12 @@ def test_setup_of_a_sweep_that_is_refused_before_anything_was_measured_is_forgot
     assert list(tmp_path.iterdir()) == []
 
 
+def test_sweep_refused_before_its_setup_was_written_leaves_nothing(tmp_path):
+    with raises_code("command-unusable"), forget_empty_sweep(tmp_path):
+        raise EquipoiseError("command-unusable", "no such program")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_setup_of_a_sweep_with_measurements_stays(tmp_path):
     write_sweep_setup(tmp_path, SETUP)
     (tmp_path / "system").mkdir()
