@@ -37,6 +37,8 @@ from jobs.publishing.reference_arrays import (
     sample_profile_outputs,
 )
 from tests.support.errors import raises_code
+from tests.support.plan_documents import write_plan_json
+from tests.unit.jobs.test_plan_options import PLAN
 
 LAP = Lap(
     step=1,
@@ -112,6 +114,13 @@ def test_locations_are_validated_first(tmp_path):
         request = PublishRequest(**{"run": tmp_path, "out": tmp_path / "out"} | {field: Path("s3:/a:secret@b/x")})
         with raises_code("url-secret"):
             publish_bundle(request)
+
+
+def test_run_with_other_settings_than_the_plan_is_refused(run_folder):
+    plan = write_plan_json(run_folder / "plan.json", PLAN)
+    with raises_code("plan-mismatch", "--batch-size"):
+        publish_bundle(PublishRequest(run=run_folder, plan=plan, out=run_folder / "out"))
+    assert not (run_folder / "out").exists()
 
 
 def test_finished_run_may_be_published(run_folder):
