@@ -63,7 +63,7 @@ def test_tables_have_all_recipes_and_all_batches():
         ("plain", 512, "0 of 1"),
         ("lamb", 16, "3 of 3"),
     ]
-    assert all(isinstance(cell.value, float | int) and isinstance(cell.text, str) for row in cells for cell in row[2:4])
+    assert all(isinstance(row[2].value, float) and isinstance(row[2].text, str) for row in cells)
 
 
 def test_page_has_the_section_of_a_sweep_over_recipes(tmp_path):
