@@ -1,4 +1,4 @@
-"""Find and read the experiments in a folder: runs, sweeps, plans, bundles, drift checks, profiles and comparisons.
+"""Find and read the experiments in a folder: runs, sweeps, plans, bundles, drift checks and measurements.
 
 A file that is missing, half-written or foreign is no error: the experiment carries a description of the problem.
 """
@@ -20,6 +20,7 @@ from equipoise.planning.device_comparison.comparison_report import COMPARISON_FI
 from equipoise.planning.devices.device_rows import select_device_rows
 from equipoise.planning.document import PLAN_FILE, PlanDocument
 from equipoise.planning.exchanges.exact_rows import select_exact_runs, select_exact_steps
+from equipoise.planning.exchanges.link_report import LINK_REPORT_FILE, LinkReport
 from equipoise.planning.measurements import STATISTICAL_COLUMNS, read_examples_to_target, read_step_times
 from equipoise.planning.recipe_choice.recipe_report import RECIPES_FILE, RecipeReport
 from equipoise.planning.search_status.search_progress import SEARCH_FILE, SearchProgress
@@ -41,6 +42,7 @@ PAGES_BY_KIND = {
     "check": ("drift",),
     "profile": (PROFILE_PAGE,),
     "comparison": (COMPARISON_PAGE,),
+    "links": ("links",),
 }
 """page names of each kind of experiment; an index links to the first"""
 
@@ -50,7 +52,7 @@ class Experiment:
     """Experiment in a folder: its kind and content, or the problem with it."""
 
     kind: str
-    """run, sweep, plan, bundle, check, profile, comparison, or `?`"""
+    """run, sweep, plan, bundle, check, profile, comparison, links, or `?`"""
     path: Path
     content: Any = None
     problem: str = ""
@@ -143,7 +145,7 @@ def load_experiment(folder: Path) -> Experiment:
     """Return the experiment in a folder; of the kind `?` if it holds none."""
     paths = [*folder.iterdir()] if folder.is_dir() else []
     return classify_folder(folder, {path.name for path in paths}) or Experiment(
-        kind="?", path=folder, problem=f"{folder} holds no run, sweep, plan, bundle, drift check, profile or comparison"
+        kind="?", path=folder, problem=f"{folder} holds no run, sweep, plan, bundle, drift check or measurement"
     )
 
 
@@ -260,7 +262,16 @@ def read_comparison(file: Path) -> DeviceComparison:
     return DeviceComparison.from_json(read_json(file))
 
 
-MEASUREMENT_READERS = {PROFILE_FILE: ("profile", read_profile), COMPARISON_FILE: ("comparison", read_comparison)}
+def read_links(file: Path) -> LinkReport:
+    """Read the measurement of a cluster's links."""
+    return LinkReport.from_json(read_json(file))
+
+
+MEASUREMENT_READERS = {
+    PROFILE_FILE: ("profile", read_profile),
+    COMPARISON_FILE: ("comparison", read_comparison),
+    LINK_REPORT_FILE: ("links", read_links),
+}
 """kind and reader of measurements that have a folder of their own"""
 
 

@@ -62,6 +62,14 @@ def describe_fastest_ranges(report: LinkReport) -> list[str]:
     return [describe_range(report, part) for part in find_fastest_ranges(list_sum_timings(report))]
 
 
+def summarize_links(report: LinkReport) -> str:
+    """Return in a few words the slowest links of a cluster, and the fastest algorithm for its largest sums."""
+    slowest = min(report.links, key=lambda link: link.bytes_a_second, default=None)
+    rate = f"{format_bit_rate(slowest.bytes_a_second)} {slowest.level}, " if slowest else ""
+    *_, largest = find_fastest_ranges(list_sum_timings(report))
+    return f"{rate}{largest.algorithm} the fastest for {format_bytes(report.sizes[-1])}"
+
+
 def describe_range(report: LinkReport, part: FastestRange) -> str:
     """Return a range of sizes, its fastest algorithm and what the backend takes there in words."""
     similar = f"; {', '.join(part.similar)} within 5 % of it" if part.similar else ""

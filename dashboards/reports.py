@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dashboards.comparison_page import build_comparison_page
 from dashboards.experiments import PROFILE_PAGE, READ_ERRORS, Experiment, Sweep, read_profile
+from dashboards.links_page import build_links_page
 from dashboards.page import (
     FactList,
     Link,
@@ -45,6 +46,7 @@ from equipoise.formatting import capitalize_first, format_joules, pluralize
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.planning.device_comparison.comparison_report import DeviceComparison
 from equipoise.planning.document import PlanDocument
+from equipoise.planning.exchanges.link_report import LinkReport
 from equipoise.profiling.profile_report import PROFILE_FILE, ProfileReport
 from equipoise.runs.misclassified import MisclassifiedImage, read_misclassified
 from equipoise.runs.record import Record
@@ -264,6 +266,8 @@ def build_page(experiment: Experiment, page_name: str) -> Page:
         return build_profile_page(content)
     if isinstance(content, DeviceComparison):
         return build_comparison_page(content)
+    if isinstance(content, LinkReport):
+        return build_links_page(content)
     return drift_page(content, [], [])
 
 

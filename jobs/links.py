@@ -1,9 +1,10 @@
 """Time sums of tensors by every all-reduce algorithm on the workers of a cluster, and the links that they travel on.
 
 Shows which algorithm is the fastest for tensors of which size. Writes links.csv, which `equipoise plan --algorithms`
-takes, and the page links.html to --out; the same command measures again and replaces both.
+takes, links.json with the levels of the network too, and the page links.html to --out; the same command measures again
+and replaces them.
 
-Exit status: 0 both files were written; 1 a worker failed, or the object store did not answer; 2 wrong options or files;
+Exit status: 0 the files were written; 1 a worker failed, or the object store did not answer; 2 wrong options or files;
 143 stopped.
 """
 
@@ -22,7 +23,8 @@ from dashboards.page import write_page
 from equipoise.command_line import command
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_number, pluralize
-from equipoise.planning.exchanges.link_report import LINKS_FILE, LinkReport
+from equipoise.planning.exchanges.link_report import LINK_REPORT_FILE, LINKS_FILE, LinkReport
+from equipoise.storage.atomic import write_json
 from jobs.cli.option_parser import parse_options
 from jobs.cli.paths import PathOrUrl, validate_locations
 from jobs.cluster.resources import connect_to_cluster, describe_cluster, require_slots, set_worker_group_timeout
@@ -44,7 +46,7 @@ class LinksOptions:
     workers: int
     """number of workers, each with a CPU, and a GPU where the cluster has some"""
     out: PathOrUrl
-    """folder or URL for links.csv and links.html"""
+    """folder or URL for links.csv, links.json and links.html"""
     sizes: tuple[str, ...] = ("64KiB", "1MiB", "16MiB")
     """sizes of the tensors that are summed, such as 64KiB 1MiB; the largest at least 8 times the smallest for closed
     forms"""
@@ -94,13 +96,14 @@ def main() -> int:
     options.validate()
     sizes = options.size_bytes
     validate_locations(options.out)
-    out = require_measurement_output(options.out, "link measurement", (LINKS_FILE, LINKS_PAGE_FILE))
+    out = require_measurement_output(options.out, "link measurement", (LINKS_FILE, LINK_REPORT_FILE, LINKS_PAGE_FILE))
     connect_to_cluster()
     gpu = require_link_slots(options.workers)
     set_worker_group_timeout(elastic=False)
     with open_measurement_output(out) as ray_folder:
         report = time_links_on_cluster(options, sizes, ray_folder, gpu)
         write_csv(report.to_table(), out / LINKS_FILE)
+        write_json(out / LINK_REPORT_FILE, report.to_json())
         write_page(build_links_page(report), out / LINKS_PAGE_FILE)
     print("\n".join([*describe_links(report.links), *describe_fastest_ranges(report)]).replace("`", ""))
     print(f"wrote {options.out / LINKS_FILE} and {options.out / LINKS_PAGE_FILE}")

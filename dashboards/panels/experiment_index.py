@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from dashboards.comparison_page import summarize_comparison
 from dashboards.experiments import Experiment, Sweep
+from dashboards.links_page import summarize_links
 from dashboards.page import FactList, Link, Note, NumberCell, Page, Section, SectionPart, Table, TableCell, TimeCell
 from dashboards.panels.training_run import run_facts
 from dashboards.plan_tables import candidate_plans
@@ -19,6 +20,7 @@ from equipoise.bundle.manifest import summarize_metrics
 from equipoise.drift.diagnosis.verdict import Verdict
 from equipoise.formatting import format_number, pluralize
 from equipoise.planning.device_comparison.comparison_report import DeviceComparison
+from equipoise.planning.exchanges.link_report import LinkReport
 from equipoise.profiling.profile_report import ProfileReport
 from equipoise.runs.record import Record
 from equipoise.spacing import evenly_spaced_indices
@@ -131,6 +133,8 @@ def outcome_cells(content: Any) -> list[Any]:
         return [*measurement_cells(content, content.config.workers), summarize_profile(content), None, None]
     if isinstance(content, DeviceComparison):
         return [*measurement_cells(content, content.workers), summarize_comparison(content), None, None]
+    if isinstance(content, LinkReport):
+        return ["", content.ranks, None, None, summarize_links(content), None, None]
     return [content.name, None, None, None, f"published, {summarize_metrics(content.metrics)}", None, None]
 
 

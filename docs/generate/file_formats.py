@@ -37,7 +37,7 @@ from equipoise.planning.exchanges.exchange_columns import (
     STEP_EXCHANGE_COLUMNS,
     TIMED_ALGORITHMS,
 )
-from equipoise.planning.exchanges.link_report import SumTiming
+from equipoise.planning.exchanges.link_report import LINK_SCHEMA, LinkReport, SumTiming
 from equipoise.planning.measurements import (
     COUNT_COLUMN,
     DATA_SECONDS_COLUMN,
@@ -83,6 +83,7 @@ JSON_FILES = (
     JsonFile(name="search.json", classes=(SearchProgress,), schema=SearchProgress.schema),
     JsonFile(name="profile.json", classes=(ProfileReport,), schema=PROFILE_SCHEMA),
     JsonFile(name="comparison.json", classes=(DeviceComparison,), schema=COMPARISON_SCHEMA),
+    JsonFile(name="links.json", classes=(LinkReport,), schema=LINK_SCHEMA),
     JsonFile(name="bundle.json", classes=(Manifest, DriftCondition), schema=BUNDLE_SCHEMA_VERSION),
     JsonFile(name="model.json", classes=(PageManifest,), schema=PAGE_SCHEMA),
     JsonFile(name="verdict.json", classes=(DatasetVerdict, StreamVerdict)),
@@ -93,7 +94,7 @@ FILES = (
     *("record.json", "trial.json", "laps.jsonl", "arrivals.jsonl", "misclassified.json"),
     *("system.csv", "exchange.csv", "statistical.csv"),
     "targets.csv",
-    "links.csv",
+    *("links.csv", "links.json"),
     *("plan.json", "memory.json", "recipes.json", "search.json", "profile.json", "comparison.json"),
     *("bundle.json", "reference.npz", "model.json", "verdict.json", "captures", "labels"),
 )

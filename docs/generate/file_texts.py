@@ -98,6 +98,12 @@ TEXTS = {
         "Times of sums by each all-reduce algorithm, for `equipoise plan --algorithms`: a row for each algorithm and"
         " size. Rows of `backend` are left out there, because how it sums is not known. Other columns are ignored.",
     ),
+    "links.json": FileText(
+        "links.json",
+        "`links`",
+        "The rows of `links.csv`, with delay and rate of each level of the network and what was counted: all that the"
+        " page shows.",
+    ),
     "plan.json": FileText(
         "plan.json",
         "`plan`, `sweep`",

@@ -3,13 +3,18 @@
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
+from equipoise.errors import EquipoiseError
 from equipoise.number_bounds import Count, NonNegativeNumber, PositiveNumber
 from equipoise.registries.all_reduce_registry import AppliedAllReduce
+from equipoise.storage.json_decoding import decode_json_value
+from equipoise.type_aliases import JsonObject
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LINKS_FILE = "links.csv"
+LINKS_FILE, LINK_REPORT_FILE = "links.csv", "links.json"
+LinkSchema = Literal[1]
+LINK_SCHEMA: LinkSchema = 1
 NetworkLevel = Literal["within a node", "between nodes"]
 
 
@@ -62,11 +67,15 @@ class LinkReport:
     """Links of a cluster, and the sums that travel on them."""
 
     links: tuple[LinkTiming, ...]
+    """levels of the network"""
     sums: tuple[SumTiming, ...]
+    """sums by each algorithm and size"""
     backend: str = "gloo"
     """name of torch's backend"""
     interfaces: tuple[str, ...] = ()
     """network interfaces of the first node whose bytes were counted; empty if none were"""
+    schema: LinkSchema = LINK_SCHEMA
+    """version of this format"""
 
     @property
     def nodes(self) -> int:
@@ -93,3 +102,14 @@ class LinkReport:
         import pandas as pd
 
         return pd.DataFrame([asdict(row) for row in self.sums])
+
+    def to_json(self) -> JsonObject:
+        """Return the contents of links.json."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, contents: object) -> "LinkReport":
+        """Decode the contents of links.json; refuse contents that are invalid or of another schema."""
+        if not isinstance(contents, dict) or contents.get("schema") != LINK_SCHEMA or not contents.get("sums"):
+            raise EquipoiseError("file-damaged", f"it is not a measurement of links of schema {LINK_SCHEMA}")
+        return decode_json_value(contents, cls, code="file-damaged", problem="the measurement of links is damaged")

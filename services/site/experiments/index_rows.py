@@ -6,15 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dashboards.comparison_page import summarize_comparison
-from dashboards.experiments import READ_ERRORS, Experiment, Sweep, classify_folder
+from dashboards.experiments import MEASUREMENT_READERS, READ_ERRORS, Experiment, Sweep, classify_folder
+from dashboards.links_page import summarize_links
 from dashboards.page import escape_surrogates
 from dashboards.panels.experiment_index import describe_problem
 from dashboards.profile_page import summarize_profile
 from equipoise.bundle.manifest import Manifest, summarize_metrics
 from equipoise.config import TrainConfig
 from equipoise.drift.diagnosis.verdict import Verdict
-from equipoise.planning.device_comparison.comparison_report import COMPARISON_FILE, DeviceComparison
-from equipoise.profiling.profile_report import PROFILE_FILE, ProfileReport
+from equipoise.planning.device_comparison.comparison_report import DeviceComparison
+from equipoise.planning.exchanges.link_report import LinkReport
+from equipoise.profiling.profile_report import ProfileReport
 from equipoise.runs.listing import RECORD_COLUMNS, decode_listed_record, read_regular_file, record_to_table_row
 from services.site.experiments.index_columns import INDEX_COLUMNS, Value
 
@@ -22,7 +24,7 @@ RECORD_FILE, TRIALS_FOLDER = "record.json", "trials"
 UNREADABLE = "unreadable"
 """status of what cannot be read"""
 MAX_INTEGER = 2**63 - 1  # that SQLite can hold
-EXPERIMENT_FILES = ("plan.json", "verdict.json", "bundle.json", "trial.json", PROFILE_FILE, COMPARISON_FILE)
+EXPERIMENT_FILES = ("plan.json", "verdict.json", "bundle.json", "trial.json", *MEASUREMENT_READERS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +97,8 @@ def describe_content(experiment: Experiment) -> dict[str, Value]:
     if isinstance(content, DeviceComparison):
         config = content.config
         return describe_config(config) | {"workers": content.workers, "status": summarize_comparison(content)}
+    if isinstance(content, LinkReport):
+        return {"workers": content.ranks, "status": summarize_links(content)}
     return {}
 
 

@@ -27,6 +27,7 @@ from dashboards.reports import write_pages
 from equipoise.storage.atomic import write_json
 from tests.support.device_comparisons import build_comparison
 from tests.support.errors import raises_code
+from tests.support.link_reports import build_link_report
 from tests.support.manifests import build_manifest
 from tests.support.plan_documents import build_document, build_interval
 from tests.support.profile_reports import build_profile_report
@@ -196,12 +197,12 @@ def test_folders_that_an_index_does_not_show_are_not_opened(path, tmp_path):
 def test_pages_are_named_relative_to_a_folder_above(tmp_path):
     names = {
         kind: Experiment(kind=kind, path=tmp_path / "a").page_names(tmp_path)
-        for kind in ("run", "sweep", "plan", "check", "profile", "comparison", "bundle", "?")
+        for kind in ("run", "sweep", "plan", "check", "profile", "comparison", "links", "bundle", "?")
     }
     curve, scaling = "a/curve", "a/scaling"
     assert names == {
         **{"run": ["a/run"], "sweep": [curve, scaling], "plan": [curve, scaling], "check": ["a/drift"]},
-        **{"profile": ["a/profile"], "comparison": ["a/comparison"], "bundle": [], "?": []},
+        **{"profile": ["a/profile"], "comparison": ["a/comparison"], "links": ["a/links"], "bundle": [], "?": []},
     }
 
 
@@ -209,15 +210,16 @@ def test_measurements_are_experiments_and_the_profile_of_a_run_is_its_page(tmp_p
     profile = build_profile_report().to_json()
     write_json(tmp_path / "profiled" / "profile.json", profile)
     write_json(tmp_path / "compared" / "comparison.json", build_comparison().to_json())
+    write_json(tmp_path / "linked" / "links.json", build_link_report().to_json())
     write_json(write_record(tmp_path / "run") / "profile.json", profile)
     kinds = {experiment.path.name: experiment.kind for experiment in find_experiments(tmp_path)}
-    assert kinds == {"profiled": "profile", "compared": "comparison", "run": "run"}
+    assert kinds == {"profiled": "profile", "compared": "comparison", "linked": "links", "run": "run"}
     run = load_experiment(tmp_path / "run")
     assert run.page_names(tmp_path) == ["run/run", "run/profile"]
     assert write_pages(run) == [tmp_path / "run" / "run.html", tmp_path / "run" / "profile.html"]
     build_index(tmp_path, tmp_path / "index.html")
     index = (tmp_path / "index.html").read_text()
-    for page in ("profiled/profile.html", "compared/comparison.html"):
+    for page in ("profiled/profile.html", "compared/comparison.html", "linked/links.html"):
         assert (tmp_path / page).is_file() and f'href="{page}"' in index
 
 

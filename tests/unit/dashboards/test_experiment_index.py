@@ -24,6 +24,7 @@ from dashboards.panels.experiment_index import (
 from equipoise.drift.diagnosis.verdict import DatasetVerdict
 from equipoise.profiling.advice import add_advice
 from tests.support.device_comparisons import build_comparison
+from tests.support.link_reports import build_link_report
 from tests.support.manifests import build_manifest
 from tests.support.plan_documents import build_document, build_option, build_plan
 from tests.support.profile_reports import build_profile_report
@@ -102,6 +103,12 @@ def test_row_of_a_comparison_says_from_which_batch_on_workers_pay(exchange, word
     assert outcome_of("comparison", build_comparison(exchange=exchange))["outcome"] == words
     cells = outcome_of("comparison", build_comparison())
     assert cells["workers"] == 2 and cells["outcome"].startswith("2 workers pay from a batch of ")
+
+
+def test_row_of_links_says_the_slowest_level_and_the_fastest_algorithm():
+    cells = outcome_of("links", build_link_report())
+    assert cells["workers"] == 4 and cells["outcome"].startswith("192 Mbit/s between nodes, ")
+    assert cells["outcome"].endswith(" the fastest for 16 MiB")
 
 
 def test_row_of_an_unreadable_experiment_holds_the_begin_of_its_problem():

@@ -1,6 +1,12 @@
 """What was measured of links: which workers, sizes and algorithms, and the rows of its table."""
 
+import json
+
+import pytest
+
 from equipoise.planning.exchanges.link_report import LinkReport, SumTiming
+from tests.support.errors import raises_code
+from tests.support.link_reports import build_link_report
 
 
 def build_sum(algorithm, size):
@@ -23,3 +29,16 @@ def test_sizes_rise_and_algorithms_keep_their_order():
     table = report.to_table()
     assert table.bytes.tolist() == [64, 8, 8] and table.sent_bytes.tolist() == [96, 12, 12]
     assert table.closed_form_seconds.isna().all() and [*table.columns][:4] == ["algorithm", "nodes", "ranks", "bytes"]
+
+
+def test_report_is_read_as_it_was_written():
+    report = build_link_report()
+    assert LinkReport.from_json(json.loads(json.dumps(report.to_json()))) == report
+
+
+@pytest.mark.parametrize(
+    "change", [{"schema": 2}, {"sums": []}, {"links": [{"level": "on the moon"}]}, {"backend": None}]
+)
+def test_damaged_report_or_another_schema_is_refused(change):
+    with raises_code("file-damaged"):
+        LinkReport.from_json(build_link_report().to_json() | change)

@@ -1,4 +1,4 @@
-"""Profiles of steps, alone or of an observed run, and comparisons of workers are experiments of the site."""
+"""Profiles of steps, alone or of an observed run, comparisons of workers, and links are experiments of the site."""
 
 import json
 
@@ -9,6 +9,7 @@ from equipoise.storage.atomic import write_json
 from services.site.experiments.experiments_part import ExperimentsPart
 from tests.support.device_comparisons import build_comparison
 from tests.support.experiment_folders import write_run
+from tests.support.link_reports import build_link_report
 from tests.support.profile_reports import build_profile_report
 from tests.support.site import serve_site
 
@@ -20,6 +21,8 @@ def site(tmp_path_factory):
     write_json(results / "profiled" / "profile.json", profile)
     write_json(write_run(results / "observed") / "profile.json", profile)
     write_json(results / "compared" / "comparison.json", build_comparison().to_json())
+    write_json(results / "linked" / "links.json", build_link_report().to_json())
+    write_json(results / "linked-damaged" / "links.json", build_link_report().to_json() | {"sums": []})
     for name in ("damaged", "damaged-run"):
         (results / name).mkdir()
         (results / name / "profile.json").write_text('{"schema": 1')
@@ -42,6 +45,7 @@ def site(tmp_path_factory):
         ("profiled/profile", "Profile: digits"),
         ("observed/profile", "Profile: digits"),
         ("compared/comparison", "1 worker or 2 workers: digits"),
+        ("linked/links", "Links: 4 workers on 2 nodes"),
     ],
 )
 def test_measurements_have_live_pages(site, name, title):
@@ -66,14 +70,24 @@ def test_rows_say_what_was_measured_and_what_came_out(site):
     assert profile["status"].startswith("100 ms a step, most for waiting for the exchange")
     assert comparison["kind"] == "comparison" and comparison["workers"] == 2
     assert comparison["status"].startswith("2 workers pay from a batch of ")
+    linked, damaged = rows["linked"], rows["linked-damaged"]
+    assert (linked["kind"], linked["workers"], linked["workload"]) == ("links", 4, None)
+    assert linked["status"].startswith("192 Mbit/s between nodes, ") and "16 MiB" in linked["status"]
+    assert (damaged["kind"], damaged["status"]) == ("links", "unreadable")
     assert rows["observed"]["kind"] == "run"
-    for name, kind in (("profiled", "Profile of a step"), ("compared", "One worker or several")):
+    for name, kind in (
+        ("profiled", "Profile of a step"),
+        ("compared", "One worker or several"),
+        ("linked", "Links of a cluster"),
+    ):
         assert kind in site.page(f"/experiments/{name}")[1]
 
 
 def test_measurements_are_compared_by_all_their_options(site):
     status, html = site.page("/compare?path=profiled&path=compared")
     assert status == 200 and "momentum" in html and "a step" in html
+    status, html = site.page("/compare?path=profiled&path=linked")
+    assert status == 200 and "between nodes" in html
 
 
 def test_a_damaged_profile_is_named_and_does_not_hide_its_run(site):
