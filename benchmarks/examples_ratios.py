@@ -71,6 +71,11 @@ class TrialTable:
             print(*trial, f"{seen:.0f}" if reached else training.status, flush=True)
         return self.examples[trial]
 
+    def count_or_penalize(self, trial: RatioTrial) -> float:
+        """Return the examples of a trial; of one that did not reach the target, twice as many as it was given."""
+        limit = math.inf if self.base.max_examples is None else 2.0 * self.base.max_examples
+        return min(self.count_examples(trial), limit)
+
     def _train(self, trial: RatioTrial) -> Training:
         config = build_config(self.base, trial)
         training = Training(config, self.workload)
@@ -125,17 +130,22 @@ def main() -> None:
 def run_at_best_lr(
     table: TrialTable, exchange: str, batch: int, first_lr: float, seeds: int, momentum: float | None = None
 ) -> float:
-    """Run all seeds at the learning rate that is best for the first ones, and return that rate."""
+    """Run all seeds at the learning rate that is best for them, and return that rate.
 
-    def build_trial(octaves: int, seed: int) -> RatioTrial:
-        return RatioTrial(exchange, batch, round_lr(first_lr * 2.0**octaves), seed, momentum)
+    A rate that was best for the first seeds may lose with all of them: then the next best gets all seeds, too.
+    """
+    seeds_by_octave: dict[int, int] = {}
 
-    def mean_examples(octaves: int) -> float:
-        return sum(table.count_examples(build_trial(octaves, seed)) for seed in range(SEARCH_SEEDS))
+    def mean_examples(octaves: int, count: int = SEARCH_SEEDS) -> float:
+        seeds_by_octave[octaves] = count
+        trials = [
+            RatioTrial(exchange, batch, round_lr(first_lr * 2.0**octaves), seed, momentum) for seed in range(count)
+        ]
+        return sum(map(table.count_or_penalize, trials)) / count
 
-    best = find_lowest(mean_examples)
-    for seed in range(seeds):
-        table.count_examples(build_trial(best, seed))
+    means = {octave: mean_examples(octave) for octave in find_lowest(mean_examples)}
+    while seeds_by_octave[best := min(means, key=lambda octave: (means[octave], octave))] < seeds:
+        means[best] = mean_examples(best, seeds)
     return round_lr(first_lr * 2.0**best)
 
 
@@ -157,17 +167,17 @@ def print_ratios(path: Path) -> None:
     print(*table.gaps, sep="\n")
 
 
-def find_lowest(function: Callable[[int], float]) -> int:
-    """Return the whole number with the lowest value, by going from 0 to the side that is lower while it falls.
+def find_lowest(function: Callable[[int], float]) -> list[int]:
+    """Return whole numbers around the one with the lowest value, by going from 0 to the side that is lower.
 
-    While all values are infinite it goes down: a learning rate that no run survives is too high.
+    While all values are the same it goes down: a learning rate that no run survives is too high.
     """
     values = {octave: function(octave) for octave in (0, 1, -1)}
     while True:
         best = min(values, key=lambda octave: (values[octave], octave))
         missing = [octave for octave in (best - 1, best + 1) if octave not in values and abs(octave) <= MAX_OCTAVES]
         if not missing:
-            return best
+            return [*values]
         values |= {octave: function(octave) for octave in missing}
 
 
