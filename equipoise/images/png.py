@@ -2,6 +2,8 @@
 
 import io
 import struct
+import zlib
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +12,9 @@ from PIL import Image
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNK_BYTES = 12  # of a chunk beside its data: length, kind and checksum
 PNG_HEADER_BYTES = 13  # of data in the first chunk
-PNG_COLOUR_TYPES = {1: 0, 3: 2}  # grey and RGB, by number of channels
+PNG_HEADER_FORMAT = ">IIBBBBB"  # width, height, bits, colour type, compression, filter, interlacing
+PNG_CHANNELS = {0: 1, 2: 3}  # of grey and RGB, by colour type
+PILLOW_MODES = {1: "L", 3: "RGB"}  # by number of channels
 PILLOW_ERRORS = (OSError, ValueError, SyntaxError, RuntimeError, Image.DecompressionBombError)
 """exceptions that Pillow raises for damaged images; ValueError includes what `decode` refuses, an EquipoiseError"""
 
@@ -32,28 +36,51 @@ def is_valid_png(png: bytes) -> bool:
     return True
 
 
-def is_plain_png(data: bytes, shape: tuple[int, ...]) -> bool:
-    """Return whether data is a PNG of 8-bit pixels of `shape` (channels, height, width) without any other chunk.
+class PlainPng(NamedTuple):
+    """PNG of 8-bit grey or RGB pixels that says nothing about where, when or by whom the photograph was taken."""
 
-    Its pixels need no conversion, and it says nothing about where, when or by whom the photograph was taken.
-    """
-    channels, height, width = shape
+    width: int
+    height: int
+    channels: int
+    is_interlaced: bool
+    compressed_pixels: bytes
+
+    def decode(self) -> Image.Image:
+        """Decode the pixels, without what Pillow does for PNGs of any kind; ValueError if they are damaged."""
+        mode = PILLOW_MODES[self.channels]
+        arguments = (mode, self.is_interlaced)
+        return Image.frombytes(mode, (self.width, self.height), self.compressed_pixels, "zip", arguments)
+
+
+def parse_plain_png(data: bytes) -> PlainPng | None:
+    """Return the parts of a PNG of 8-bit grey or RGB pixels without any other chunk; None for any other data."""
     if not data.startswith(PNG_SIGNATURE):
-        return False
+        return None
     position = len(PNG_SIGNATURE)
     kinds: list[bytes] = []
-    lengths: list[int] = []
+    contents: list[bytes] = []
     while position + PNG_CHUNK_BYTES <= len(data):
         length, kind = struct.unpack_from(">I4s", data, position)
-        if not kinds and data[position + 8 : position + 18] != struct.pack(
-            ">IIBB", width, height, 8, PNG_COLOUR_TYPES.get(channels, 0xFF)
-        ):
-            return False
         kinds.append(kind)
-        lengths.append(length)
+        contents.append(data[position + 8 : position + 8 + length])
         position += PNG_CHUNK_BYTES + length
-    is_whole = position == len(data) and kinds == [b"IHDR", *[b"IDAT"] * (len(kinds) - 2), b"IEND"]
-    return is_whole and (lengths[0], lengths[-1]) == (PNG_HEADER_BYTES, 0)  # decoders skip what else these hold
+    if position != len(data) or kinds != [b"IHDR", *[b"IDAT"] * (len(kinds) - 2), b"IEND"]:
+        return None
+    header, *pixels, end = contents
+    if len(header) != PNG_HEADER_BYTES or end:  # decoders skip what else these hold
+        return None
+    width, height, bits, colour_type, compression, filtering, interlacing = struct.unpack(PNG_HEADER_FORMAT, header)
+    is_sound = zlib.crc32(b"IHDR" + header).to_bytes(4) == data[len(PNG_SIGNATURE) + 8 + PNG_HEADER_BYTES :][:4]
+    is_usual = (bits, compression, filtering) == (8, 0, 0) and interlacing in (0, 1) and width and height
+    if not (is_sound and is_usual and colour_type in PNG_CHANNELS):
+        return None
+    return PlainPng(width, height, PNG_CHANNELS[colour_type], bool(interlacing), b"".join(pixels))
+
+
+def is_plain_png(data: bytes, shape: tuple[int, ...]) -> bool:
+    """Return whether data is a plain PNG of `shape` (channels, height, width), whose pixels need no conversion."""
+    png = parse_plain_png(data)
+    return png is not None and (png.channels, png.height, png.width) == shape
 
 
 def read_png_pixels(data: bytes) -> int | None:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -122,7 +123,7 @@ class Metrics:
         names = (model, outputs.current.version.id, outputs.other.version.id)
         for label, other in zip(outputs.current.labels, outputs.other.labels, strict=True):
             self.compared_images.labels(*names, label, "same" if label == other else "differs").inc()
-        self.score_distance.labels(*names).inc(float((outputs.current.scores - outputs.other.scores).abs().sum()) / 2)
+        self.score_distance.labels(*names).inc(float(np.abs(outputs.current.scores - outputs.other.scores).sum()) / 2)
 
     def set_drift_gauges(self, stream_states: dict[StreamKey, StreamState]) -> None:
         """Set the drift gauges from the monitor's state of each stream."""

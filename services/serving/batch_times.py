@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 INLINE_SECONDS = 0.002  # of computing, for which the event loop may be blocked
-MIN_SAMPLES = 3  # batches of a size before its time is believed: the first of a size allocates memory
+MIN_SAMPLES = 3  # batches of a size before its time is believed
 LATEST_WEIGHT = 0.2  # of the last batch in the average
+FORGET_WEIGHT = 0.002  # with each batch of another size: one that once seemed expensive is tried again some day
 THREAD_GAIN = 1.15  # by which larger batches must be cheaper per request to be worth the hand-over to the thread
 CHEAPEST_MARGIN = 1.03  # of the cost per request, within which a smaller batch is preferred
 
@@ -19,11 +20,16 @@ class BatchTimes:
     """batches measured, by exponent"""
 
     def add_batch(self, size: int, seconds: float) -> None:
-        """Update the average of a batch's size."""
+        """Update the average of a batch's size, and let those of other sizes approach the cheapest."""
         exponent = size_exponent(size)
-        count = self.num_samples[exponent] = self.num_samples.get(exponent, 0) + 1
+        cheapest = min(self.seconds_per_request.values(), default=0.0)
+        for other, average in self.seconds_per_request.items():
+            self.seconds_per_request[other] = average + FORGET_WEIGHT * (cheapest - average)
+        num_earlier = self.num_samples.get(exponent, 0)
+        self.num_samples[exponent] = num_earlier + 1
+        weight = max(LATEST_WEIGHT, 1 / max(1, num_earlier))  # the second replaces the first, which allocates memory
         average = self.seconds_per_request.get(exponent, 0.0)
-        self.seconds_per_request[exponent] = average + max(LATEST_WEIGHT, 1 / count) * (seconds / size - average)
+        self.seconds_per_request[exponent] = average + weight * (seconds / size - average)
 
     def choose_inline_size(self, num_waiting: int, limit_seconds: float = INLINE_SECONDS) -> int:
         """Return how many of the waiting requests the event loop should compute now; 0 leaves all to the thread.

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from services.serving.model_versions import LoadedVersion
@@ -14,8 +16,8 @@ class ModelOutput:
     """Answer of a version of a classifier of images to one request, which may hold several images."""
 
     labels: list[str]
-    scores: Tensor
-    features: Tensor
+    scores: NDArray[np.float32]
+    """(images, classes)"""
     version: LoadedVersion
 
 
@@ -24,7 +26,7 @@ class InferenceRequest:
     """Content of one request, with the version that answers it."""
 
     content: Any
-    """images, rows or a text as the client sent them, or tensors"""
+    """images, rows or a text as the client sent them, or arrays"""
     version: LoadedVersion
     compared_versions: "tuple[LoadedVersion, LoadedVersion] | None" = None
     """the current version and another to compare it with: both compute the images, the second after the answer"""

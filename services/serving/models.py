@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from dashboards.model_status import ModelStatus, VersionStatus
 from equipoise.bundle.bundle import load_bundle
@@ -50,7 +51,7 @@ class Model:
         self.shadow: LoadedVersion | None = None
         self.share = 0.0
         self.computed_batches: list[AnsweredBatch] = []
-        self.pending_comparisons: list[tuple[InferenceRequest, Tensor, ModelOutput]] = []
+        self.pending_comparisons: list[tuple[InferenceRequest, NDArray[np.uint8], ModelOutput]] = []
         self.kind = KIND_TYPES[current.bundle.kind](limits)
         self.batcher = DynamicBatcher(
             self._compute_requests,

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from services.serving.inference import ComparedOutputs, ComputedBatch, ModelOutput
 from services.serving.model_versions import DRIFT_DETECTION_OFF, LoadedVersion
@@ -30,10 +31,12 @@ def build_comparison(
     current: LoadedVersion, scores: Sequence[Sequence[float]], other: LoadedVersion, other_scores: Any
 ) -> ComparedOutputs:
     """Build the answers of two versions to the same images from their scores."""
-    return ComparedOutputs(build_output(current, torch.tensor(scores)), build_output(other, torch.tensor(other_scores)))
+    return ComparedOutputs(
+        build_output(current, np.array(scores, np.float32)), build_output(other, np.array(other_scores, np.float32))
+    )
 
 
-def build_output(version: LoadedVersion, scores: Tensor) -> ModelOutput:
+def build_output(version: LoadedVersion, scores: NDArray[np.float32]) -> ModelOutput:
     """Build a version's answer: the label of each image is the class of its highest score."""
     labels = [version.bundle.classes[index] for index in scores.argmax(1).tolist()]
-    return ModelOutput(labels, scores, torch.zeros(len(scores), 3), version)
+    return ModelOutput(labels, scores, version)

@@ -13,8 +13,8 @@ from equipoise.bundle.kinds.base_bundle import Bundle
 from equipoise.bundle.kinds.predictions import Prediction, calibrate_scores, name_best_classes
 from equipoise.bundle.manifest import Manifest
 from equipoise.errors import EquipoiseError
-from equipoise.images.decode import PILLOW_MODES, load_image
-from equipoise.images.png import PILLOW_ERRORS
+from equipoise.images.decode import load_image
+from equipoise.images.png import PILLOW_ERRORS, PILLOW_MODES
 
 
 class ImageBundle(Bundle):

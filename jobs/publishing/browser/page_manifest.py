@@ -8,9 +8,9 @@ import msgspec
 from equipoise.bundle.kinds.image_input import ImageInput
 from equipoise.bundle.manifest import DATA_NAMES, Manifest
 from equipoise.errors import EquipoiseError
-from equipoise.images.decode import PILLOW_MODES
 from equipoise.images.letterbox import FILL_COLOR
 from equipoise.images.pixel_depth import MAX_DECODED_PIXELS
+from equipoise.images.png import PILLOW_MODES
 from equipoise.type_aliases import JsonObject
 
 PAGE_SCHEMA: Final = 1

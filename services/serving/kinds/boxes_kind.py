@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from starlette.requests import Request
 from torch import Tensor
 
@@ -91,12 +92,12 @@ class BoxesKind(ServedKind):
     def can_decode_inline(self, request: InferenceRequest) -> bool:
         """Return whether the images of a request are decoded fast enough for the event loop."""
         images = request.content
-        return isinstance(images, Tensor) or (len(images) == 1 and is_decoded_fast(images[0]))
+        return isinstance(images, np.ndarray) or (len(images) == 1 and is_decoded_fast(images[0]))
 
     def decode_inputs(self, request: InferenceRequest) -> Any:
         """Return the images of a request, or the error with which it is rejected."""
-        if isinstance(request.content, Tensor):
-            return PlacedImages(request.content)
+        if isinstance(request.content, np.ndarray):
+            return PlacedImages(torch.from_numpy(request.content))
         size, max_pixels = find_detector(request.version).shape[1], self.limits.pixels
         try:
             placed = [decode_placed_image(encoded, size, max_pixels) for encoded in request.content]
@@ -140,7 +141,7 @@ class BoxesKind(ServedKind):
         """Return the tensor of a body that is nothing but the bytes of one."""
         return RawTensor(IMAGES_INPUT, "UINT8", (-1, *find_detector(version).shape))
 
-    def parse_tensors(self, tensors: InferenceTensors, version: LoadedVersion) -> Tensor | tuple[bytes, ...]:
+    def parse_tensors(self, tensors: InferenceTensors, version: LoadedVersion) -> NDArray[np.uint8] | tuple[bytes, ...]:
         """Return the images in a request of the Open Inference Protocol."""
         return extract_images(tensors, find_detector(version).shape, self.limits.batch)
 

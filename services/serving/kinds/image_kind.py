@@ -1,12 +1,13 @@
 """Models of labelled images in a service: encoded files or tensors in, labels and scores out."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from starlette.requests import Request
 from torch import Tensor
 
@@ -44,29 +45,29 @@ class ImageKind(ServedKind):
     def can_decode_inline(self, request: InferenceRequest) -> bool:
         """Return whether the images of a request are decoded fast enough for the event loop."""
         images = request.content
-        return isinstance(images, Tensor) or (len(images) == 1 and is_decoded_fast(images[0]))
+        return isinstance(images, np.ndarray) or (len(images) == 1 and is_decoded_fast(images[0]))
 
     def decode_inputs(self, request: InferenceRequest) -> Any:
-        """Return the images of a request as a tensor, or the error with which it is rejected."""
-        if isinstance(request.content, Tensor):
+        """Return the images of a request as an array, or the error with which it is rejected."""
+        if isinstance(request.content, np.ndarray):
             return request.content
         try:
             shape, max_pixels = find_shape(request.version), self.limits.pixels
             images = [decode_image(encoded, shape, max_pixels) for encoded in request.content]
         except RequestRejected as rejection:
             return rejection
-        return images[0][None] if len(images) == 1 else torch.stack(images)
+        return images[0][None] if len(images) == 1 else np.stack(images)
 
     def run_version(
-        self, version: LoadedVersion, decoded: Sequence[Tensor], requests: Sequence[InferenceRequest]
+        self, version: LoadedVersion, decoded: Sequence[NDArray[np.uint8]], requests: Sequence[InferenceRequest]
     ) -> tuple[list[ModelOutput], ComputedBatch]:
         """Return the outputs of a version for several requests, computed in one batch."""
-        # the images may be in channels-last memory format, which is faster
-        images = decoded[0] if len(decoded) == 1 else torch.cat([*decoded])
+        # NumPy joins small arrays in a tenth of PyTorch's time
+        images = torch.from_numpy(decoded[0] if len(decoded) == 1 else np.concatenate(decoded))
         logits, features = version.bundle.run_engine(images)
         sources, encoded_images = list_origins(requests, decoded)
         batch = ComputedBatch(version, images, logits, features, sources, encoded_images)
-        return split_outputs(version, logits, features, [len(part) for part in decoded]), batch
+        return split_outputs(version, logits, [len(part) for part in decoded]), batch
 
     def list_tensors(self, version: LoadedVersion) -> tuple[list[TensorMetadata], list[TensorMetadata]]:
         """Return the inputs and outputs of a model in the Open Inference Protocol."""
@@ -82,13 +83,13 @@ class ImageKind(ServedKind):
         """Return the tensor of a body that is nothing but the bytes of one."""
         return RawTensor(IMAGES_INPUT, "UINT8", (-1, *find_shape(version)))
 
-    def parse_tensors(self, tensors: InferenceTensors, version: LoadedVersion) -> Tensor | tuple[bytes, ...]:
+    def parse_tensors(self, tensors: InferenceTensors, version: LoadedVersion) -> NDArray[np.uint8] | tuple[bytes, ...]:
         """Return the images in a request of the Open Inference Protocol."""
         return extract_images(tensors, find_shape(version), self.limits.batch)
 
     def output_tensors(self, output: ModelOutput) -> dict[str, AnyArray]:
         """Return the outputs in the Open Inference Protocol."""
-        return {LABELS_OUTPUT: encode_strings(output.labels), SCORES_OUTPUT: output.scores.numpy()}
+        return {LABELS_OUTPUT: encode_strings(output.labels), SCORES_OUTPUT: output.scores}
 
 
 def find_shape(version: LoadedVersion) -> tuple[int, ...]:
@@ -122,18 +123,20 @@ def is_decoded_fast(data: bytes) -> bool:
 
 
 def list_origins(
-    requests: Sequence[InferenceRequest], image_batches: Sequence[Tensor]
+    requests: Sequence[InferenceRequest], image_batches: Sequence[Sized]
 ) -> tuple[list[str | None], list[bytes | None]]:
     """Return the source of each image, and each image as it was sent, given the images of each request."""
     sources: list[str | None] = []
     encoded_images: list[bytes | None] = []
     for request, images in zip(requests, image_batches, strict=True):
         sources += [request.source] * len(images)
-        encoded_images += [None] * len(images) if isinstance(request.content, Tensor) else request.content
+        encoded_images += request.content if isinstance(request.content, tuple) else [None] * len(images)
     return sources, encoded_images
 
 
-def compare_versions(request: InferenceRequest, images: Tensor, known_output: ModelOutput) -> ComparedOutputs:
+def compare_versions(
+    request: InferenceRequest, images: NDArray[np.uint8], known_output: ModelOutput
+) -> ComparedOutputs:
     """Return the answers of two versions to the same images; waiting requests wait for this too."""
     if request.compared_versions is None:
         raise ValueError("cannot compare versions: the request names no versions to compare")
@@ -144,33 +147,31 @@ def compare_versions(request: InferenceRequest, images: Tensor, known_output: Mo
     return ComparedOutputs(current, other)
 
 
-def compute_single(version: LoadedVersion, images: Tensor) -> ModelOutput:
+def compute_single(version: LoadedVersion, images: NDArray[np.uint8]) -> ModelOutput:
     """Return the output of a version for the images of one request."""
-    logits, features = version.bundle.run_engine(images)
-    return split_outputs(version, logits, features, [len(images)])[0]
+    logits, _ = version.bundle.run_engine(torch.from_numpy(images))
+    return split_outputs(version, logits, [len(images)])[0]
 
 
-def split_outputs(
-    version: LoadedVersion, logits: Tensor, features: Tensor, image_counts: list[int]
-) -> list[ModelOutput]:
+def split_outputs(version: LoadedVersion, logits: Tensor, image_counts: list[int]) -> list[ModelOutput]:
     """Split a version's outputs for a batch by request, given the number of images of each request."""
     bundle = version.bundle
     if not isinstance(bundle, ImageBundle):
         raise TypeError(f"{version.path} is no model of images")
-    scores = bundle.probabilities(logits)
-    labels = [bundle.classes[index] for index in logits.argmax(1).tolist()]
+    scores = bundle.probabilities(logits).numpy()
+    labels = [bundle.classes[index] for index in logits.numpy().argmax(1).tolist()]
     if len(image_counts) == 1:
-        return [ModelOutput(labels, scores, features, version)]
+        return [ModelOutput(labels, scores, version)]
     return [
-        ModelOutput(labels[end - size : end], scores[end - size : end], features[end - size : end], version)
+        ModelOutput(labels[end - size : end], scores[end - size : end], version)
         for end, size in zip(accumulate(image_counts), image_counts, strict=True)
     ]
 
 
 def extract_images(
     request_tensors: InferenceTensors, shape: tuple[int, ...], max_images: int
-) -> torch.Tensor | tuple[bytes, ...]:
-    """Return the images of a request, checked against the model's input: a tensor, or encoded files."""
+) -> NDArray[np.uint8] | tuple[bytes, ...]:
+    """Return the images of a request, checked against the model's input: an array, or encoded files."""
     if len(request_tensors.inputs) != 1 or (name := next(iter(request_tensors.inputs))) not in (
         IMAGES_INPUT,
         ENCODED_INPUT,
@@ -192,4 +193,4 @@ def extract_images(
     if array.dtype != np.uint8 or array.shape[1:] != shape:
         wanted, got = ", ".join(map(str, shape)), f"{datatype_name(array)} {list(array.shape)}"
         raise RequestRejected(400, f"{IMAGES_INPUT} must be UINT8 of the shape [images, {wanted}], got {got}")
-    return torch.from_numpy(np.array(array))  # a copy: the body's memory is read-only
+    return np.array(array)  # a copy: the body's memory is read-only

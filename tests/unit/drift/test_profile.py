@@ -160,5 +160,4 @@ def test_images_for_trying_corruptions_are_spread_evenly_over_the_reference():
 
 def test_changes_are_tried_on_as_many_images_as_a_fast_model_allows():
     images = torch.zeros(8, 1, 8, 8, dtype=torch.uint8)
-    counts = [affordable_image_count(len, images) for _ in range(5)]  # a busy machine may interrupt one of them
-    assert max(counts) == CORRUPTED_IMAGES_RANGE[1]
+    assert affordable_image_count(len, images) == CORRUPTED_IMAGES_RANGE[1]

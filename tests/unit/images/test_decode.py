@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from equipoise.images.decode import image_to_tensor, load_image
+from equipoise.images.decode import image_to_array, load_image
 from equipoise.images.orientation import EXIF_ORIENTATION_TAG, apply_exif_orientation, read_upright_size
 from tests.support.errors import raises_code
 
@@ -68,7 +68,7 @@ def test_photograph_has_the_shape_that_a_model_takes(shape, values):
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32])
 def test_photograph_of_16_bits_keeps_its_upper_8(dtype):
     values = np.array([[0, 255, 256], [0x7FFF, 0x8000, 0xFFFF]], dtype)
-    pixels = image_to_tensor(Image.fromarray(values), (1, 2, 3))
+    pixels = image_to_array(Image.fromarray(values), (1, 2, 3))
     assert pixels.tolist() == [[[0, 0, 1], [127, 128, 255]]]
 
 
@@ -77,15 +77,15 @@ def test_photograph_of_16_bits_keeps_its_upper_8(dtype):
 )
 def test_photograph_without_a_known_white_is_refused(values):
     with raises_code("image-undecodable", "no known white"):
-        image_to_tensor(Image.fromarray(values), (1, 1, 2))
+        image_to_array(Image.fromarray(values), (1, 1, 2))
 
 
 def test_centre_of_a_photograph_of_another_aspect_is_kept():
     columns = np.repeat(np.arange(6, dtype=np.uint8) * 40, 2)
     wide = Image.fromarray(np.tile(columns, (4, 1)))
-    assert image_to_tensor(wide, (1, 4, 4)).tolist() == [[[80, 80, 120, 120]] * 4]
+    assert image_to_array(wide, (1, 4, 4)).tolist() == [[[80, 80, 120, 120]] * 4]
     tall = Image.fromarray(np.tile(columns, (4, 1)).T)
-    assert image_to_tensor(tall, (1, 4, 4))[0, :, 0].tolist() == [80, 80, 120, 120]
+    assert image_to_array(tall, (1, 4, 4))[0, :, 0].tolist() == [80, 80, 120, 120]
 
 
 def test_photograph_with_a_damaged_exif_is_left_as_it_is():

@@ -1,12 +1,20 @@
 import io
 import struct
+import zlib
 
 import numpy as np
 import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from equipoise.images.png import encode_png, is_plain_png, is_valid_png, jpeg_round_trip, read_png_pixels
+from equipoise.images.png import (
+    encode_png,
+    is_plain_png,
+    is_valid_png,
+    jpeg_round_trip,
+    parse_plain_png,
+    read_png_pixels,
+)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -51,6 +59,32 @@ def test_png_with_metadata_of_another_shape_or_damaged_is_not_plain():
     others.append(plain[:-12] + struct.pack(">I", len(hidden)) + b"IEND" + hidden + plain[-4:])
     assert not [data for data in others if is_plain_png(data, shape)] and is_plain_png(plain, shape)
     assert not is_plain_png(plain, (4, 4, 5))  # no image of four channels is kept
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+@pytest.mark.parametrize("size", [(1, 1), (5, 4), (300, 200)])
+def test_plain_png_has_the_pixels_that_pillow_reads(mode, size):
+    channels = len(mode)
+    pixels = np.random.default_rng(1).integers(0, 256, (*size[::-1], channels)).astype(np.uint8)
+    data = save_image(Image.fromarray(pixels if channels == 3 else pixels[..., 0]))
+    png = parse_plain_png(data)
+    assert (png.width, png.height, png.channels, png.is_interlaced) == (*size, channels, False)
+    assert png.decode().mode == mode and np.array_equal(np.array(png.decode()).reshape(pixels.shape), pixels)
+
+
+def change_header(data: bytes, position: int, value: int) -> bytes:
+    """Return a PNG with one byte of its header changed, and the checksum that belongs to it."""
+    header = bytearray(data[12:29])
+    header[4 + position] = value
+    return data[:12] + bytes(header) + zlib.crc32(header).to_bytes(4) + data[33:]
+
+
+def test_header_of_another_kind_or_with_a_wrong_checksum_is_not_plain():
+    plain = save_image(Image.new("RGB", (5, 4)))
+    assert parse_plain_png(change_header(plain, 12, 1)).is_interlaced
+    for position, value in ((3, 0), (7, 0), (8, 16), (9, 3), (10, 1), (11, 1), (12, 2)):
+        assert parse_plain_png(change_header(plain, position, value)) is None
+    assert parse_plain_png(plain[:30] + bytes([plain[30] ^ 1]) + plain[31:]) is None
 
 
 def test_pixels_are_counted_by_the_header_alone():

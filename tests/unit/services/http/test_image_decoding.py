@@ -6,10 +6,11 @@ import zlib
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from equipoise.images.decode import load_image
+from services.http import image_decoding
+from services.http.errors import RequestRejected
 from services.http.image_decoding import decode_image
 from tests.support.rejections import raises_rejection
 
@@ -37,12 +38,12 @@ def build_png_header(width, height):
 def test_image_is_decoded_as_for_training(image_format, shape):
     data = encode(PIXELS, image_format)
     decoded = decode_image(data, shape, 10_000)
-    assert decoded.shape == shape and decoded.dtype == torch.uint8
-    assert torch.equal(decoded, load_image(io.BytesIO(data), shape))
+    assert decoded.shape == shape and decoded.dtype == np.uint8
+    np.testing.assert_array_equal(decoded, load_image(io.BytesIO(data), shape))
 
 
 def test_lossless_image_keeps_its_pixels():
-    assert torch.equal(decode_image(encode(PIXELS, "PNG"), (3, 20, 30), 600).permute(1, 2, 0), torch.tensor(PIXELS))
+    np.testing.assert_array_equal(decode_image(encode(PIXELS, "PNG"), (3, 20, 30), 600).transpose(1, 2, 0), PIXELS)
 
 
 def test_image_beyond_the_limit_is_rejected_before_it_is_decoded():
@@ -79,3 +80,24 @@ def test_truncated_image_is_rejected(image_format):
 def test_image_without_pixels_is_rejected():
     with raises_rejection(400, "cannot be read"):
         decode_image(build_png_header(30, 20), (3, 20, 30), 10_000)
+
+
+def read_outcome(data):
+    """Return the pixels of an image, or the status with which it is rejected."""
+    try:
+        return decode_image(data, (3, 20, 30), 10_000).tolist()
+    except RequestRejected as rejection:
+        return rejection.status
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_damaged_plain_png_is_decoded_or_rejected_as_pillow_does(mode, monkeypatch):
+    data = encode(np.asarray(Image.fromarray(PIXELS).convert(mode)), "PNG")
+    generator = np.random.default_rng(2)
+    damaged = [data[:size] for size in range(0, len(data), 40)] + [data + b"more"]
+    for position, value in zip(generator.integers(0, len(data), 400), generator.integers(1, 256, 400), strict=True):
+        damaged.append(data[:position] + bytes([data[position] ^ value]) + data[position + 1 :])
+    outcomes = [read_outcome(case) for case in [data, *damaged]]
+    monkeypatch.setattr(image_decoding, "decode_plain_png", lambda *_: None)
+    assert outcomes == [read_outcome(case) for case in [data, *damaged]]
+    assert 400 in outcomes and sum(outcome != 400 for outcome in outcomes) > 1

@@ -85,6 +85,25 @@ def test_times_follow_a_model_that_gets_slower():
     assert times.choose_inline_size(4) == 0
 
 
+def test_first_batch_of_a_size_does_not_count_once_there_are_others():
+    times = BatchTimes()
+    for seconds in (0.9, 0.001, 0.002):
+        times.add_batch(2, 2 * seconds)
+    assert times.seconds_per_request[1] == pytest.approx(0.0015)
+
+
+def test_size_that_once_seemed_expensive_is_tried_again():
+    times = measure_batches(n2=0.8 * INLINE_SECONDS, n4=4 * INLINE_SECONDS)
+    sizes = [times.choose_inline_size(4)]
+    assert sizes == [2]
+    while sizes[-1] < 3 and len(sizes) < 5000:
+        times.add_batch(2, 0.6 * INLINE_SECONDS)
+        sizes.append(times.choose_inline_size(4))
+    assert sizes[-1] == 3
+    times.add_batch(3, 3 * INLINE_SECONDS)
+    assert times.choose_inline_size(4) == 2
+
+
 @given(
     st.dictionaries(st.sampled_from([1, 2, 3, 4, 7, 8, 16, 32]), st.floats(0, 0.05), max_size=8),
     st.integers(1, 32),
