@@ -35,4 +35,5 @@ def image_to_array(image: Image.Image, shape: tuple[int, ...]) -> NDArray[np.uin
         converted = converted.convert(PILLOW_MODES[channels])
     if converted.size != (width, height):
         converted = ImageOps.fit(converted, (width, height), Image.Resampling.BILINEAR)
-    return np.array(converted).reshape(height, width, channels).transpose(2, 0, 1)
+    pixels = np.asarray(converted).reshape(height, width, channels).transpose(2, 0, 1)
+    return pixels.copy("C")  # all engines take as long or longer over images with their channels last
