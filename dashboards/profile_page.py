@@ -130,7 +130,7 @@ def describe_limits(report: ProfileReport) -> str:
     """Return in words what the machine reaches at best."""
     limits = report.limits
     if limits is None:
-        return "What the machine reaches at best, and the operations of layers, are not measured in an observed loop."
+        return "What the machine reaches at best was not measured."
     return (
         f"At best a worker computes {format_significant(limits.flop_per_second / 1e9)} billion operations per second in"
         f" a product of matrices, and reads and writes {format_bytes(limits.bytes_per_second)} per second in a copy."

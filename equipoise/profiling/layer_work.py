@@ -5,7 +5,7 @@ as a pooling, has none.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,8 @@ def count_layer_work(config: TrainConfig, workload: Workload, device: torch.devi
         workload.loss(call_model(model, inputs), targets)
     with build_flop_counter() as both:  # which follows modules into backward from their forward pass only
         workload.loss(call_model(model, inputs), targets).backward()
-    return list_layers(model, sum_own_flop(forward), sum_own_flop(both), layer_bytes)
+    own_flop = [find_own_flop(sum_module_flop(counter), COUNTED_EXAMPLES) for counter in (forward, both)]
+    return list_layers(model, *own_flop, layer_bytes)
 
 
 def build_flop_counter() -> FlopCounterMode:
@@ -61,12 +62,28 @@ def count_attention_backward_flop(gradient: Any, query: Any, key: Any, value: An
     return int(sdpa_backward_flop_count(gradient, query, key, value))
 
 
-def sum_own_flop(counter: FlopCounterMode) -> dict[str, float]:
-    """Return the operations of each module for an example, without those of the modules in it; "" is the model."""
+def sum_module_flop(counter: FlopCounterMode, prefix: str = "") -> dict[str, float]:
+    """Return the operations counted in each module below a prefix, and of all the program as "<all>"; "" is the model.
+
+    The prefix, with a dot at its end, is the path of the model in the module that was called.
+    """
     totals: dict[str, float] = {}
     for name, counts in counter.get_flop_counts().items():
-        path = "<all>" if name == "Global" else name.partition(".")[2]
-        totals[path] = totals.get(path, 0.0) + sum(counts.values()) / COUNTED_EXAMPLES
+        path = f"{name.partition('.')[2]}."  # behind the class of the module that was called
+        if name == "Global":
+            path = "<all>."
+        elif not path.startswith(prefix):
+            continue
+        else:
+            path = path.removeprefix(prefix)
+        path = path.removesuffix(".")
+        totals[path] = totals.get(path, 0.0) + sum(counts.values())
+    return totals
+
+
+def find_own_flop(totals: Mapping[str, float], examples: int) -> dict[str, float]:
+    """Return the operations of each module for one of so many examples, without those of the modules in it."""
+    totals = {name: total / examples for name, total in totals.items()}
     outside = totals.pop("<all>", 0.0) - totals.get("", 0.0)
     own = dict(totals)
     for name, total in totals.items():

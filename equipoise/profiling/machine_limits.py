@@ -25,6 +25,16 @@ def measure_machine_limits(precision: str, device: torch.device) -> MachineLimit
     return MachineLimits(flop_per_second=2 * side**3 / product_seconds, bytes_per_second=2 * size / copy_seconds)
 
 
+def measure_limits_within_memory(precision: str, device: torch.device) -> MachineLimits | None:
+    """Measure both rates beside a training that goes on; None on a GPU with less than twice the free memory it takes."""
+    if device.type == "cuda":
+        side, size = MATRIX_SIDES[device.type], COPIED_BYTES[device.type]
+        needed = 2 * size + 3 * side**2 * PRODUCT_DTYPES[precision].itemsize
+        if torch.cuda.mem_get_info(device)[0] < 2 * needed:
+            return None
+    return measure_machine_limits(precision, device)
+
+
 def time_best(run: Callable[[], object], device: torch.device) -> float:
     """Return the shortest seconds of a call that is repeated for a while."""
     shortest, blocks, start = float("inf"), 0, time.perf_counter()

@@ -246,7 +246,7 @@ class ProfileReport:
     layers: tuple[LayerWork, ...]
     """work by layer, in the order of the model"""
     limits: MachineLimits | None
-    """rates that a worker reaches at best; None of an observed loop"""
+    """rates that a worker reaches at best; None of an observed loop on a GPU without free memory"""
     sync_points: tuple[SyncPoint, ...]
     """lines of code at which workers wait in every step, the longest first"""
     timings: ShortTimings

@@ -122,7 +122,8 @@ def layers_table(report: ProfileReport) -> Table:
 def list_layer_cells(report: ProfileReport, layer: LayerWork) -> list[TableCell]:
     """List the cells of one layer; operations are those of an example."""
     moved, share = layer.moved_bytes(step_examples(report)), limit_share(report, layer)
-    forward, backward = (layer.forward_flop, layer.backward_flop) if report.limits else (None, None)  # not counted
+    is_counted = any(row.forward_flop for row in report.layers)
+    forward, backward = (layer.forward_flop, layer.backward_flop) if is_counted else (None, None)
     return [
         layer.name or "-",
         layer.kind,

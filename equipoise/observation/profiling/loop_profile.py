@@ -64,13 +64,15 @@ class LoopProfile:
     ) -> None:
         """Write the profile of all workers, which call this together once each has its result."""
         from equipoise.observation.profiling.loop_report import ProfileRow, build_loop_report, build_profile_row
+        from equipoise.profiling.machine_limits import measure_limits_within_memory
 
         profiler = self.profiler
         if profiler is None or profiler.result is None or profiler.result.trace is None:
             return
         self.state = "written"
+        limits = measure_limits_within_memory(config.precision, device)  # on all workers at the same time
         encoded = workers.gather_bytes(msgspec.json.encode(build_profile_row(profiler.result)))
         rows = [msgspec.json.decode(row, type=ProfileRow) for row in encoded]
         if run:
-            report = build_loop_report(rows, profiler.result, config, describe_hardware(device), nodes)
+            report = build_loop_report(rows, profiler.result, limits, config, describe_hardware(device), nodes)
             run.write_profile(report, profiler.result.trace.content)

@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from equipoise.observation.loop_setup import unwrap_model
+from equipoise.observation.profiling.layer_operations import LayerOperations
 from equipoise.observation.profiling.loop_marks import EXCHANGE_PART, LoopMarks
 from equipoise.profiling.layer_work import count_layer_bytes, list_layers
 from equipoise.profiling.profile_report import LayerWork
@@ -68,11 +69,13 @@ class LoopProfiler:
         batch_size: int,
         steps: int,
     ) -> None:
-        self.model, self.optimizer, self.batch_size = unwrap_model(model), optimizer, batch_size
+        self.outer, self.model = model, unwrap_model(model)
+        self.optimizer, self.batch_size = optimizer, batch_size
         self.is_compiled = any(map(is_compiled, model.modules()))
         self.has_exchange, self.traced_steps = has_exchange, steps
         self.timer = SpanTimer(device)
         self.marks: LoopMarks | None = None
+        self.operations: LayerOperations | None = None
         self.was_paused = self.is_tracing = self.has_forward = self.has_given_up = False
         self.measured = WorkerProfile()
         self.result: WorkerProfile | None = None
@@ -84,9 +87,13 @@ class LoopProfiler:
         self.has_forward = True
         if self.marks:
             self.marks.begin_forward()
+        if self.operations:
+            self.operations.begin_forward()
 
     def watch_output(self, output: Any) -> None:
         """Follow the backward pass through an output of the model, or a loss."""
+        if self.operations:
+            self.operations.end_forward()
         if self.marks:
             self.marks.watch_output(output)
 
@@ -162,18 +169,25 @@ class LoopProfiler:
             self.marks = None
 
     def _count_layers(self) -> Iterator[None]:
-        """Count the bytes of each layer in one step; hooks in a compiled model would have it compiled again."""
+        """Count what each layer does in one step; hooks in a compiled model would have it compiled again."""
         is_counted = self.is_compiled
         while not is_counted:
             self.was_paused = False
-            with self._set_marks() as marks, count_layer_bytes(self.model, self.batch_size) as layer_bytes:
+            self.operations = LayerOperations(self.outer, self.model)
+            with (
+                self._set_marks() as marks,
+                count_layer_bytes(self.model, self.batch_size) as layer_bytes,
+                self.operations as operations,
+            ):
                 yield
                 passes = max(1, sum(name == "forward" for name, *_ in marks.timer.spans))
+            self.operations = None
             self.timer.pop_seconds()
             is_counted = not self.was_paused
         if not self.is_compiled:
             counted = {name: [values / passes for values in counts] for name, counts in layer_bytes.items()}
-            self.measured.layers = list_layers(self.model, {}, {}, counted)
+            forward, both = operations.find_own(self.batch_size * passes)
+            self.measured.layers = list_layers(self.model, forward, both, counted)
 
     def _trace_steps(self, steps: int) -> Iterator[None]:
         """Trace so many steps, or as many as keep the trace below its limit; a pause ends the trace."""

@@ -13,6 +13,7 @@ from equipoise.observation.profiling.loop_profiler import BLOCK_STEPS, WorkerPro
 from equipoise.profiling.advice import add_advice
 from equipoise.profiling.profile_report import (
     LayerWork,
+    MachineLimits,
     MeasuredSteps,
     ProfileReport,
     Proposal,
@@ -75,9 +76,14 @@ def build_step_parts(measured: WorkerProfile) -> StepParts:
 
 
 def build_loop_report(
-    rows: Sequence[ProfileRow], own: WorkerProfile, config: TrainConfig, machine: HardwareFacts, nodes: int
+    rows: Sequence[ProfileRow],
+    own: WorkerProfile,
+    limits: MachineLimits | None,
+    config: TrainConfig,
+    machine: HardwareFacts,
+    nodes: int,
 ) -> ProfileReport:
-    """Build the report from the rows of all workers, with the layers of the first one."""
+    """Build the report from the rows of all workers, with the layers and limits of the first one."""
     plain = [max(turn) for turn in zip(*(row.plain_seconds for row in rows), strict=True)]
     marked = [max(turn) for turn in zip(*(row.marked_seconds for row in rows), strict=True)]
     steps = MeasuredSteps(
@@ -94,7 +100,7 @@ def build_loop_report(
         nodes=nodes,
         steps=steps,
         layers=tuple(add_layer_seconds(own, rows[0].parts)),
-        limits=None,
+        limits=limits,
         sync_points=summarize_calls([row.sync_calls for row in rows], BLOCK_STEPS * len(marked)),
         timings=ShortTimings(),
         timeline=tuple(

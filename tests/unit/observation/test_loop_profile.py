@@ -135,6 +135,7 @@ def test_line_that_holds_all_workers_is_named_on_two_workers(tmp_path):
         assert sum(getattr(parts, name) for name in PART_NAMES) == pytest.approx(parts.seconds, rel=0.02)
     assert {span.worker for span in report.timeline} == {0, 1}
     assert [layer.name for layer in report.layers] == ["0", "1", "2"]  # of the model inside of the wrapper
+    assert [layer.forward_flop for layer in report.layers] == [2 * INPUTS * 8, 0, 2 * 8 * CLASSES]
     actions = {proposal.name: proposal.action for proposal in report.proposals}
     assert actions["one worker fewer"] == "train on 1 of the workers"
 
@@ -251,7 +252,12 @@ def test_pages_of_an_observed_run_include_its_profile(profile, model, optimizer,
     assert [path.name for path in write_pages(experiment)] == ["run.html", "profile.html"]
     assert [link.href for link in build_page(experiment, "run").links] == ["profile.html"]
     html = (tmp_path / "run" / "profile.html").read_text()
-    assert "Profile: mine" in html and "not measured in an observed loop" in html and 'id="layers"' in html
+    assert (
+        "Profile: mine" in html
+        and "At best a worker computes" in html
+        and 'id="roofline"' in html
+        and 'id="layers"' in html
+    )
     (tmp_path / "run" / "profile.json").write_text('{"schema": 1}')
     assert [path.name for path in write_pages(experiment)] == ["run.html"] and not build_page(experiment, "run").links
 
