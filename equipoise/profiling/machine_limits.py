@@ -26,7 +26,7 @@ def measure_machine_limits(precision: str, device: torch.device) -> MachineLimit
 
 
 def measure_limits_within_memory(precision: str, device: torch.device) -> MachineLimits | None:
-    """Measure both rates beside a training that goes on; None on a GPU with less than twice the free memory it takes."""
+    """Measure both rates beside a training that goes on; None on a GPU without twice the free memory that it takes."""
     if device.type == "cuda":
         side, size = MATRIX_SIDES[device.type], COPIED_BYTES[device.type]
         needed = 2 * size + 3 * side**2 * PRODUCT_DTYPES[precision].itemsize
