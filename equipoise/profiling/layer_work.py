@@ -37,8 +37,8 @@ def count_layer_work(config: TrainConfig, workload: Workload, device: torch.devi
         workload.loss(call_model(model, inputs), targets)
     with build_flop_counter() as both:  # which follows modules into backward from their forward pass only
         workload.loss(call_model(model, inputs), targets).backward()
-    own_flop = [find_own_flop(sum_module_flop(counter), COUNTED_EXAMPLES) for counter in (forward, both)]
-    return list_layers(model, *own_flop, layer_bytes)
+    own_forward, own_both = (find_own_flop(sum_module_flop(counter), COUNTED_EXAMPLES) for counter in (forward, both))
+    return list_layers(model, own_forward, own_both, layer_bytes)
 
 
 def build_flop_counter() -> FlopCounterMode:
