@@ -33,23 +33,32 @@ def count_layer_work(config: TrainConfig, workload: Workload, device: torch.devi
     config = replace(config.with_defaults(workload.defaults), batch_size=COUNTED_EXAMPLES)
     model = build_shared_model(config, workload, device, workers=1).model.train()
     inputs, targets = next(BatchLoader(config, workload, device).train_batches(range(1), 0))
-    with count_layer_bytes(model, COUNTED_EXAMPLES) as layer_bytes, build_flop_counter() as forward:
+    with count_layer_bytes(model, COUNTED_EXAMPLES) as layer_bytes, build_flop_counter(model) as forward:
         workload.loss(call_model(model, inputs), targets)
-    with build_flop_counter() as both:  # which follows modules into backward from their forward pass only
+    with build_flop_counter(model) as both:  # which follows modules into backward from their forward pass only
         workload.loss(call_model(model, inputs), targets).backward()
-    own_forward, own_both = (find_own_flop(sum_module_flop(counter), COUNTED_EXAMPLES) for counter in (forward, both))
+    own_forward, own_both = (
+        find_own_flop(sum_module_flop(counter, model), COUNTED_EXAMPLES) for counter in (forward, both)
+    )
     return list_layers(model, own_forward, own_both, layer_bytes)
 
 
-def build_flop_counter() -> FlopCounterMode:
-    """Build torch's counter of operations, with the attention on a CPU that it leaves out."""
-    return FlopCounterMode(
+def build_flop_counter(model: nn.Module) -> FlopCounterMode:
+    """Build torch's counter of operations for the modules of a model, with the attention on a CPU that it leaves out.
+
+    It names modules by the first one that is called, which may be a wrapper of the model or a part of it. So names that
+    begin with the model are given to it before.
+    """
+    counter = FlopCounterMode(
         display=False,
         custom_mapping={
             torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: count_attention_flop,
             torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: count_attention_backward_flop,
         },
     )
+    counter.mod_tracker._known_modules[model] = "the model"
+    counter.mod_tracker._get_mod_name(model)
+    return counter
 
 
 def count_attention_flop(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
@@ -62,38 +71,27 @@ def count_attention_backward_flop(gradient: Any, query: Any, key: Any, value: An
     return int(sdpa_backward_flop_count(gradient, query, key, value))
 
 
-def sum_module_flop(counter: FlopCounterMode, prefix: str = "") -> dict[str, float]:
-    """Return the operations counted in each module below a prefix, and of all the program as "<all>"; "" is the model.
-
-    The prefix, with a dot at its end, is the path of the model in the module that was called.
-    """
-    totals: dict[str, float] = {}
-    for name, counts in counter.get_flop_counts().items():
-        path = f"{name.partition('.')[2]}."  # behind the class of the module that was called
-        if name == "Global":
-            path = "<all>."
-        elif not path.startswith(prefix):
-            continue
-        else:
-            path = path.removeprefix(prefix)
-        path = path.removesuffix(".")
-        totals[path] = totals.get(path, 0.0) + sum(counts.values())
-    return totals
+def sum_module_flop(counter: FlopCounterMode, model: nn.Module) -> dict[str, float]:
+    """Return the operations counted in each module of the counter's model; "" stands for all of the program."""
+    counts, names = counter.get_flop_counts(), counter.mod_tracker._known_modules
+    totals = {
+        path: float(sum(counts[names[module]].values()))
+        for path, module in model.named_modules()
+        if names.get(module) in counts
+    }
+    return totals | {"": float(sum(counts.get("Global", {}).values()))}
 
 
 def find_own_flop(totals: Mapping[str, float], examples: int) -> dict[str, float]:
     """Return the operations of each module for one of so many examples, without those of the modules in it."""
-    totals = {name: total / examples for name, total in totals.items()}
-    outside = totals.pop("<all>", 0.0) - totals.get("", 0.0)
-    own = dict(totals)
+    own = {name: total / examples for name, total in totals.items()}
     for name, total in totals.items():
         parent = name.rpartition(".")[0]
-        while name and parent and parent not in own:
+        while parent not in totals:
             parent = parent.rpartition(".")[0]
         if name:
-            own[parent] = own.get(parent, 0.0) - total
-    own[""] = max(0.0, own.get("", 0.0)) + max(0.0, outside)
-    return own
+            own[parent] -= total / examples
+    return {name: max(0.0, operations) for name, operations in own.items()}
 
 
 @contextmanager

@@ -9,12 +9,10 @@ from equipoise.profiling.layer_work import build_flop_counter, find_own_flop, su
 
 
 class LayerOperations:
-    """Count of operations by layer, while it is the context manager, of passes through a model inside of `outer`."""
+    """Count of operations by layer of a model, while it is the context manager."""
 
-    def __init__(self, outer: nn.Module, model: nn.Module) -> None:
-        path = next(name for name, module in outer.named_modules() if module is model)
-        self.prefix = f"{path}." if path else ""
-        self.counter = build_flop_counter()
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.counter = model, build_flop_counter(model)
         self.forward: dict[str, float] = defaultdict(float)
         """operations of forward passes, those of inner modules included"""
         self.before: dict[str, float] = {}
@@ -29,14 +27,14 @@ class LayerOperations:
 
     def begin_forward(self) -> None:
         """Note that a forward pass starts."""
-        self.before = sum_module_flop(self.counter, self.prefix)
+        self.before = sum_module_flop(self.counter, self.model)
 
     def end_forward(self) -> None:
         """Note that a forward pass ends."""
-        for name, operations in sum_module_flop(self.counter, self.prefix).items():
+        for name, operations in sum_module_flop(self.counter, self.model).items():
             self.forward[name] += operations - self.before.get(name, 0.0)
 
     def find_own(self, examples: int) -> tuple[dict[str, float], dict[str, float]]:
         """Return the operations of each layer alone for one of so many examples: of forward passes, and of all."""
-        both = sum_module_flop(self.counter, self.prefix)
+        both = sum_module_flop(self.counter, self.model)
         return find_own_flop(self.forward, examples), find_own_flop(both, examples)

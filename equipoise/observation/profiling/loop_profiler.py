@@ -69,8 +69,7 @@ class LoopProfiler:
         batch_size: int,
         steps: int,
     ) -> None:
-        self.outer, self.model = model, unwrap_model(model)
-        self.optimizer, self.batch_size = optimizer, batch_size
+        self.model, self.optimizer, self.batch_size = unwrap_model(model), optimizer, batch_size
         self.is_compiled = any(map(is_compiled, model.modules()))
         self.has_exchange, self.traced_steps = has_exchange, steps
         self.timer = SpanTimer(device)
@@ -173,7 +172,7 @@ class LoopProfiler:
         is_counted = self.is_compiled
         while not is_counted:
             self.was_paused = False
-            self.operations = LayerOperations(self.outer, self.model)
+            self.operations = LayerOperations(self.model)
             with (
                 self._set_marks() as marks,
                 count_layer_bytes(self.model, self.batch_size) as layer_bytes,

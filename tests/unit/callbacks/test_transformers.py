@@ -1,13 +1,17 @@
 """Tests of the callback for the Trainer of transformers, against gradients that are computed by hand."""
 
+import json
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from equipoise.number_bounds import MIN_LEARNING_RATE
+from equipoise.observation.profiling.loop_profiler import PROFILED_BLOCK_STEPS
+from equipoise.profiling.profile_report import ProfileReport
 from equipoise.runs.folder import read_record
-from tests.support.observed_loops import BATCH, build_small_model, compute_gradient, draw_batches
+from tests.support.observed_loops import BATCH, CLASSES, INPUTS, build_small_model, compute_gradient, draw_batches
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed: make test-frameworks")
 pytest.importorskip("accelerate", reason="accelerate is not installed: make test-frameworks")
@@ -77,3 +81,11 @@ def test_norms_of_accumulated_gradients_are_those_computed_by_hand(tmp_path):
     total = float(pairs.square().sum(1).mean())
     assert lap.local_norm / lap.total_norm == pytest.approx(local / total, rel=1e-6)
     assert (lap.steps, lap.draws, lap.total_batch) == (3, 2, 2 * BATCH)
+
+
+def test_profile_has_the_operations_of_layers(tmp_path):
+    train(tmp_path, draw_batches(PROFILED_BLOCK_STEPS + 12), lap_steps=4, profile_steps=2)
+    report = ProfileReport.from_json(json.loads((tmp_path / "run" / "profile.json").read_text()))
+    layers = {layer.name: (layer.forward_flop, layer.backward_flop) for layer in report.layers}
+    first, last = 2 * INPUTS * 8, 2 * 8 * CLASSES
+    assert layers == {"network.0": (first, first), "network.1": (0, 0), "network.2": (last, 2 * last)}
