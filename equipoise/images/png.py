@@ -12,6 +12,7 @@ from PIL import Image
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNK_BYTES = 12  # of a chunk beside its data: length, kind and checksum
 PNG_HEADER_BYTES = 13  # of data in the first chunk
+PLAIN_CHUNKS = (b"IHDR", b"IDAT", b"IEND")
 PNG_HEADER_FORMAT = ">IIBBBBB"  # width, height, bits, colour type, compression, filter, interlacing
 PNG_CHANNELS = {0: 1, 2: 3}  # of grey and RGB, by colour type
 PILLOW_MODES = {1: "L", 3: "RGB"}  # by number of channels
@@ -61,6 +62,8 @@ def parse_plain_png(data: bytes) -> PlainPng | None:
     contents: list[bytes] = []
     while position + PNG_CHUNK_BYTES <= len(data):
         length, kind = struct.unpack_from(">I4s", data, position)
+        if kind not in PLAIN_CHUNKS:
+            return None
         kinds.append(kind)
         contents.append(data[position + 8 : position + 8 + length])
         position += PNG_CHUNK_BYTES + length
