@@ -21,6 +21,7 @@ from equipoise.profiling.losses import (
     predict_gain,
     rank_losses,
     saved_by_data,
+    saved_wait,
     saved_gain,
 )
 from equipoise.profiling.profile_report import ProfileReport, Proposal, SyncPoint
@@ -190,7 +191,9 @@ def propose_more_readers(report: ProfileReport) -> Proposal | None:
     if not report.timings.is_read_ahead or data_seconds(report) < MIN_PROPOSED_SHARE * report.steps.seconds:
         return None
     readers, whole = report.config.threads, report.steps.seconds
-    saved = min(saved_by_data(report), whole / 2)  # while steps wait, a batch takes the readers as long as a step
+    # while steps wait, a batch takes the readers as long as a step; batches still come from other processes, by which
+    # caches stay as cold as they are
+    saved = min(saved_wait(report), whole / 2)
     return Proposal(
         name="more readers",
         action=f"--threads {2 * readers}",

@@ -68,8 +68,14 @@ def data_seconds(report: ProfileReport) -> float:
     return max(part.data for part in report.steps.parts)
 
 
+def saved_wait(report: ProfileReport) -> float:
+    """Return the seconds of a step that the wait for batches takes, beyond the exchange that it hides."""
+    slowest = max(report.steps.parts, key=lambda part: part.data)
+    return max(0.0, slowest.data - slowest.exchange_under_data)
+
+
 def saved_by_data(report: ProfileReport) -> float:
-    """Return by how many seconds a step is shorter without waiting for batches, which hides a part of the exchange."""
+    """Return by how many seconds a step is shorter if its batches are in memory: passes that never wait are faster."""
     slowest = max(report.steps.parts, key=lambda part: part.data)
     alone = report.timings.pass_seconds
     colder = 0.0 if alone is None else max(0.0, slowest.forward + slowest.backward - alone)

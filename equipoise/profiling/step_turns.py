@@ -34,7 +34,12 @@ def choose_block_steps(stepped: SteppedTraining) -> int:
 
 
 def time_slowest(stepped: SteppedTraining, count: int) -> float:
-    """Take a block of steps, and return the mean seconds of a step on the slowest worker."""
+    """Take a block of steps, and return the mean seconds of a step on the slowest worker.
+
+    Steps come before it for which batches were read while another training took its turn.
+    """
+    if ahead := stepped.steps_read_ahead:
+        stepped.take_block(ahead)
     own = stepped.take_block(count)["lap"]
     return max(row[0] for row in gather_rows([own], stepped.training.device))
 

@@ -1,5 +1,6 @@
 """Training whose steps are taken in blocks to be timed, without evaluations or laps."""
 
+import math
 from dataclasses import replace
 
 import torch
@@ -9,6 +10,7 @@ from equipoise.config import TrainConfig
 from equipoise.number_bounds import MAX_COUNT, MIN_LEARNING_RATE
 from equipoise.registries.recipe_registry import DEFAULT_BASE_BATCH
 from equipoise.training.loop import Training
+from equipoise.training.sampler import BATCHES_AHEAD
 from equipoise.training.torch_state import flush_denormals
 from equipoise.workloads import Workload
 
@@ -31,6 +33,16 @@ class SteppedTraining:
     def interval(self) -> int:
         """Steps from one exchange to the next, which a block has whole numbers of."""
         return self.training.steps.interval
+
+    @property
+    def steps_read_ahead(self) -> int:
+        """Steps whose batches its readers may have ready after a pause of this training; 0 where nothing is read."""
+        config = self.training.config
+        if self.training.loader.train_split.is_in_memory:
+            return 0
+        fewest = max(1, config.num_micro_batches // self.training.workers)  # of a worker: all take as many steps
+        steps = math.ceil(BATCHES_AHEAD * config.threads / fewest)
+        return math.ceil(steps / self.interval) * self.interval
 
     def take_block(self, count: int) -> dict[str, float]:
         """Take steps, and return the mean seconds of a step on this worker by span, `lap` for all of it."""

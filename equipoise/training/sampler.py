@@ -17,6 +17,8 @@ from equipoise.order import ExampleOrder, example_order
 from equipoise.workloads import Split
 from equipoise.workloads.batch import Batch, select_examples
 
+BATCHES_AHEAD = 2  # that each process reads before they are asked for
+
 
 class MicroBatch(NamedTuple):
     """Indices of the examples in a micro-batch, each with its epoch, because a batch may span two."""
@@ -168,6 +170,7 @@ def read_batches(
             sampler=index_arrays,
             batch_size=None,
             num_workers=num_readers,
+            prefetch_factor=BATCHES_AHEAD if num_readers else None,
             collate_fn=keep_structure,
         )
         for batch in loader:

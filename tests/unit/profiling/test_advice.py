@@ -74,6 +74,12 @@ def test_readers_are_proposed_where_examples_are_read_ahead_and_halve_a_step_at_
     assert gains_by_name(read_ahead)["loader as fast as the step"] == pytest.approx(5)
 
 
+def test_more_readers_leave_passes_as_cold_as_they_are():
+    timings = ShortTimings(is_read_ahead=True, pass_seconds=0.03)
+    gains = gains_by_name(build_profile_report([build_parts(data=40, forward=20, backward=40)], timings=timings))
+    assert gains["more readers"] == pytest.approx(100 / 60) and gains["loader as fast as the step"] > 100 / 40
+
+
 def test_each_line_that_waits_is_proposed_to_go_and_named_first():
     parts = [build_parts(sync=40, forward=30, backward=20), build_parts(sync=35, forward=30, backward=20)]
     report = build_profile_report(parts, sync_points=[build_sync_point(0.03), build_sync_point(0.001, line=40)])
