@@ -21,8 +21,8 @@ from equipoise.profiling.losses import (
     predict_gain,
     rank_losses,
     saved_by_data,
-    saved_wait,
     saved_gain,
+    saved_wait,
 )
 from equipoise.profiling.profile_report import ProfileReport, Proposal, SyncPoint
 
