@@ -1,10 +1,21 @@
 """Small training loops to observe, as somebody writes them who has never met us."""
 
+import json
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from equipoise.profiling.profile_report import LayerWork, ProfileReport
+
 INPUTS, CLASSES, BATCH = 6, 3, 8
+SMALL_MODEL_OPERATIONS = {
+    "0": (2 * INPUTS * 8, 2 * INPUTS * 8),  # nobody needs the gradient of its inputs
+    "1": (0, 0),
+    "2": (2 * 8 * CLASSES, 2 * 2 * 8 * CLASSES),
+}
+"""operations of both passes of an example through each layer of the small model"""
 
 
 def build_small_model(dtype: torch.dtype = torch.float64) -> nn.Module:
@@ -42,3 +53,13 @@ def compute_gradient(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     inputs, labels = batch
     gradients = torch.autograd.grad(F.cross_entropy(model(inputs), labels), list(model.parameters()))
     return torch.cat([gradient.flatten() for gradient in gradients])
+
+
+def read_profile(folder: Path) -> ProfileReport:
+    """Read the profile of an observed run."""
+    return ProfileReport.from_json(json.loads((folder / "profile.json").read_text()))
+
+
+def list_operations(layers: tuple[LayerWork, ...]) -> dict[str, tuple[float, float]]:
+    """Return the operations of both passes of an example by the last part of each layer's name."""
+    return {layer.name.rpartition(".")[2]: (layer.forward_flop, layer.backward_flop) for layer in layers}

@@ -1,7 +1,5 @@
 """Operations of layers in an observed loop, against those of their shapes and of a profile that starts its own run."""
 
-import json
-
 import pytest
 import torch
 
@@ -9,24 +7,20 @@ import equipoise
 from equipoise.config import TrainConfig
 from equipoise.observation.profiling.loop_profiler import PROFILED_BLOCK_STEPS
 from equipoise.profiling.layer_work import count_layer_work
-from equipoise.profiling.profile_report import ProfileReport
 from equipoise.training.dataloader import BatchLoader
 from equipoise.training.initialization.shared_model import build_shared_model
 from equipoise.workloads import load_workload
-from tests.support.observed_loops import BATCH, CLASSES, INPUTS, draw_batches, take_steps
+from tests.support.observed_loops import (
+    BATCH,
+    SMALL_MODEL_OPERATIONS,
+    draw_batches,
+    list_operations,
+    read_profile,
+    take_steps,
+)
 
 FIRST_LAP, TRACED = 4, 2
 ENOUGH_STEPS = FIRST_LAP + PROFILED_BLOCK_STEPS + 2 + TRACED
-
-
-def read_profile(folder):
-    return ProfileReport.from_json(json.loads((folder / "profile.json").read_text()))
-
-
-def count_linear(inputs, outputs, is_first):
-    """Return the operations of a linear layer for an example, forward and backward; the first has no input gradient."""
-    product = 2 * inputs * outputs
-    return product, product if is_first else 2 * product
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
@@ -35,8 +29,7 @@ def test_layers_have_the_operations_of_their_shapes(observe, model, optimizer, t
     take_steps(model, optimizer, draw_batches(accumulation * ENOUGH_STEPS), accumulation=accumulation)
     observer.close()
     report = read_profile(tmp_path / "run")
-    counted = [(layer.forward_flop, layer.backward_flop) for layer in report.layers]
-    assert counted == [count_linear(INPUTS, 8, True), (0, 0), count_linear(8, CLASSES, False)]
+    assert list_operations(report.layers) == SMALL_MODEL_OPERATIONS
     assert report.limits.flop_per_second > 0 and report.limits.bytes_per_second > 0
     assert not torch._C._len_torch_dispatch_stack()  # the counter is gone
 

@@ -21,17 +21,22 @@ from dashboards.reports import build_page, write_pages
 from equipoise.errors import EquipoiseError
 from equipoise.observation.profiling.loop_profile import NO_PROFILE
 from equipoise.observation.profiling.loop_profiler import PROFILED_BLOCK_STEPS
-from equipoise.profiling.profile_report import ProfileReport
 from tests.support.gloo import run_with_gloo
-from tests.support.observed_loops import BATCH, CLASSES, INPUTS, build_small_model, draw_batches, take_steps
+from tests.support.observed_loops import (
+    BATCH,
+    CLASSES,
+    INPUTS,
+    SMALL_MODEL_OPERATIONS,
+    build_small_model,
+    draw_batches,
+    list_operations,
+    read_profile,
+    take_steps,
+)
 
 FIRST_LAP, TRACED = 4, 3
 ENOUGH_STEPS = FIRST_LAP + PROFILED_BLOCK_STEPS + 2 + TRACED
 PART_NAMES = ("data", "forward", "backward", "optimizer", "exchange", "sync", "other")
-
-
-def read_profile(folder):
-    return ProfileReport.from_json(json.loads((folder / "profile.json").read_text()))
 
 
 @pytest.fixture
@@ -135,7 +140,7 @@ def test_line_that_holds_all_workers_is_named_on_two_workers(tmp_path):
         assert sum(getattr(parts, name) for name in PART_NAMES) == pytest.approx(parts.seconds, rel=0.02)
     assert {span.worker for span in report.timeline} == {0, 1}
     assert [layer.name for layer in report.layers] == ["0", "1", "2"]  # of the model inside of the wrapper
-    assert [layer.forward_flop for layer in report.layers] == [2 * INPUTS * 8, 0, 2 * 8 * CLASSES]
+    assert list_operations(report.layers) == SMALL_MODEL_OPERATIONS
     actions = {proposal.name: proposal.action for proposal in report.proposals}
     assert actions["one worker fewer"] == "train on 1 of the workers"
 
