@@ -18,6 +18,12 @@ def run_trials(adapter: SearchAdapter, callbacks: list[Callback], *, prune: bool
             print("note: --track does not show the trials of a command; their records have the same", file=sys.stderr)
         CommandTrials(adapter, str(Path.cwd()), prune).run()
         return
-    sweep_trials.build_tuner(adapter, PruneStopper(adapter) if prune else None, callbacks).fit()
+    tuner = sweep_trials.build_tuner(adapter, PruneStopper(adapter) if prune else None, callbacks)
+    try:
+        tuner.fit()
+    except RuntimeError as error:
+        # Tune has ended, and cannot list a trial that had no time to start; the adapter has the results of the others
+        if "trial_dir_name" not in str(error):
+            raise
     if sweep_trials.real_workers:
         release_placement_groups_of_job()
