@@ -25,8 +25,9 @@ VENDING_ARGUMENTS = ("--workload", "vending", "--batch-size", "32", "--lr", "0.1
 
 def sweep_and_confirm(state: DemoState) -> list[str]:
     """Sweep for workers, batch size and learning rate, and confirm the plan with a run."""
-    state.run_job("sweep", *SWEEP_ARGUMENTS, "--out", state.out / "sweep", ok_statuses=(0, 1))
-    document = PlanDocument.read(state.out / "sweep" / PLAN_FILE)
+    out = state.out / "sweep"
+    state.run_job("sweep", *SWEEP_ARGUMENTS, "--out", out, ok_statuses=(0, 1), result=out / PLAN_FILE)
+    document = PlanDocument.read(out / PLAN_FILE)
     if document.plan is None:
         raise CommandFailed(f"the sweep found no plan: {'; '.join(document.warnings)}")
     return [describe_plan(document.plan), f"why: {document.plan.why}", describe_plan_status(document)]

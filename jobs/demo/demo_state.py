@@ -51,13 +51,18 @@ class DemoState:
         """Symbolic link to the bundle that is served."""
         return self.out / "bundles" / "served"
 
-    def run_job(self, name: str, *arguments: object, ok_statuses: tuple[int, ...] = (0,)) -> None:
-        """Run a command of `jobs` to its end with its output in logs/; raise if it exits with another status."""
+    def run_job(
+        self, name: str, *arguments: object, ok_statuses: tuple[int, ...] = (0,), result: Path | None = None
+    ) -> None:
+        """Run a command of `jobs` to its end with its output in logs/.
+
+        Raise if it exits with another status, or without its result: Python exits with 1 after any error.
+        """
         module, log = name.partition("-")[0], self.out / "logs" / f"{name}.log"
         status = self.private_ray.start_command(
             sys.executable, "-m", f"jobs.{module}", *map(str, arguments), log=log
         ).wait()
-        if status not in ok_statuses:
+        if status not in ok_statuses or (result and not result.exists()):
             tail = "\n".join(log.read_text(errors="replace").strip().splitlines()[-5:])
             raise CommandFailed(f"jobs.{module} exited with status {status}; see {log}, which ends:\n{tail}")
 

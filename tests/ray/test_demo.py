@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from dashboards.demo_story import DemoStory
+from equipoise.errors import CommandFailed
 from equipoise.runs.folder import lock_folder
 from jobs.cluster.private_ray import RAY_TEMP_PREFIX, RAY_TEMP_ROOT
 from jobs.cluster.processes import find_descendants, is_alive, terminate_process_groups, wait_until
+from jobs.demo.demo_state import DemoState
+from jobs.demo.traffic import SimulatedClients
 from tests.support.ray_cluster import PATIENCE_SECONDS, ROOT, list_descendants
 
 
@@ -78,3 +81,15 @@ def test_second_demo_in_the_same_folder_is_refused(tmp_path, start_demo):
     assert demo.returncode == 2
     assert "another command" in stderr
     assert DemoStory.read(tmp_path) == DemoStory.empty()
+
+
+@pytest.mark.parametrize("status", [1, 2])
+def test_a_job_without_its_result_fails_the_demo_with_the_last_words_of_the_job(cluster, tmp_path, status):
+    """Python exits with 1 after any error, as a sweep does whose plan is refuted."""
+    (tmp_path / "logs").mkdir()
+    state = DemoState(tmp_path, cluster, SimulatedClients(port=1))
+    arguments = ("publish", "--run", tmp_path / "none", "--out", tmp_path / "bundle")
+    with pytest.raises(
+        CommandFailed, match=r"jobs\.publish exited with status 2; see .*publish\.log, which ends:\n.*none"
+    ):
+        state.run_job(*arguments, ok_statuses=(0, status), result=tmp_path / "bundle" / "manifest.json")
