@@ -12,6 +12,7 @@ from equipoise.number_bounds import MAX_COUNT
 from equipoise.runs.record import Lap
 
 MIN_LAP_SECONDS = 0.1  # between reports without a metric that end a lap: a program may report every step
+MAX_INTEGER_LENGTH = 30  # Python raises for the float of an integer of 309 digits, and for an integer of 4,301
 REPORT_EXAMPLE = '{"examples": 1024, "metric": 0.91}'
 
 
@@ -75,7 +76,7 @@ def parse_json_report(line: str) -> Report | None:
     if not (text.startswith("{") and text.endswith("}")):
         return None
     try:
-        contents = json.loads(text)
+        contents = json.loads(text, parse_int=parse_integer)
     except ValueError:
         return None
     if not isinstance(contents, dict) or "examples" not in contents:
@@ -85,6 +86,11 @@ def parse_json_report(line: str) -> Report | None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise EquipoiseError("report-invalid", f"it reported {text[:80]}", f"report numbers: {REPORT_EXAMPLE}")
     return Report(examples=parse_examples(contents["examples"], text), **{k: float(v) for k, v in numbers.items()})
+
+
+def parse_integer(text: str) -> float:
+    """Parse an integer of JSON; one of too many digits for any count becomes a float, which may be infinite."""
+    return int(text) if len(text) < MAX_INTEGER_LENGTH else float(text)
 
 
 def parse_number(text: str | None, line: str) -> float:
@@ -99,11 +105,11 @@ def parse_number(text: str | None, line: str) -> float:
 
 def parse_examples(number: float, line: str) -> int:
     """Return a number of examples; refuse one that is not a whole number from 0 on."""
-    if not (math.isfinite(number) and 0 <= number <= MAX_COUNT and number == int(number)):
+    if not (0 <= number <= MAX_COUNT and number == int(number)):
         raise EquipoiseError(
             "report-invalid",
-            f"it reported {number:g} examples in {line.strip()[:80]!r}",
-            "report the examples seen so far, a whole number",
+            f"the examples in {line.strip()[:80]!r} are not a whole number from 0 to {MAX_COUNT:,}",
+            "report the examples seen so far",
         )
     return int(number)
 

@@ -8,6 +8,7 @@ import yaml
 from equipoise.errors import EquipoiseError
 from equipoise.storage.atomic import require_regular_file
 
+REMEDY = "give a cluster file of Ray or a KubeRay manifest"
 # PyYAML's constructors also raise these: for an invalid date, a number of 5,000 digits, very deep lists
 YAML_ERRORS = (ValueError, LookupError, AttributeError, TypeError, RecursionError, yaml.YAMLError)
 
@@ -23,4 +24,4 @@ def load_yaml_documents(path: Path) -> list[Any]:
         reason = error.strerror or str(error)
     except YAML_ERRORS as error:
         reason = f"{type(error).__name__}: {error}"
-    raise EquipoiseError("cluster-file", f"cannot be read as YAML ({' '.join(reason.split())[:300]})")
+    raise EquipoiseError("cluster-file", f"cannot be read as YAML ({' '.join(reason.split())[:300]})", REMEDY)

@@ -33,4 +33,4 @@ def test_reason_is_one_line_of_at_most_300_letters(tmp_path):
     with raises_code("cluster-file", "x" * 100) as raised:
         load_yaml_documents(tmp_path / "x.yaml")
     text = str(raised.value)
-    assert "\n" not in text and len(text.partition("(")[2].removesuffix(")")) == 300
+    assert "\n" not in text and len(text.partition("(")[2].rpartition(")")[0]) == 300

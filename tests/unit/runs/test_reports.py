@@ -27,12 +27,20 @@ def test_a_json_line_is_a_report_and_any_other_line_is_none():
 @pytest.mark.parametrize(
     "line",
     ['{"examples": "64"}', '{"examples": true}', '{"examples": 1.5}', '{"examples": -1}', '{"examples": NaN}',
-     '{"examples": 1, "metric": "0.5"}', '{"examples": 1, "metric": [1]}', '{"examples": 1e13}'],
+     '{"examples": 1, "metric": "0.5"}', '{"examples": 1, "metric": [1]}', '{"examples": 1e13}',
+     f'{{"examples": 1{"0" * 400}}}', f'{{"examples": 1{"0" * 5000}}}'],
 )  # fmt: skip
 def test_a_report_without_usable_numbers_is_refused(line):
     with pytest.raises(EquipoiseError) as refusal:
         parse_json_report(line)
     assert refusal.value.code == "report-invalid"
+
+
+def test_a_metric_of_hundreds_of_digits_is_infinite():
+    report = parse_json_report(f'{{"examples": 1, "metric": -1{"0" * 400}}}')
+    assert report == Report(examples=1, metric=-math.inf)
+    with pytest.raises(EquipoiseError, match="metric was -inf"):
+        build_laps((report, 1.0))
 
 
 def test_patterns_take_examples_from_the_line_of_the_metric_or_one_before():
