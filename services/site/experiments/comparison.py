@@ -1,6 +1,6 @@
 """Comparison of several experiments: settings that differ, results with their differences, and curves."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -100,6 +100,18 @@ class ComparedExperiment:
         return NamedCurve(self.row.path, curve) if curve else None
 
 
+def select_compared(paths: Iterable[str]) -> list[str]:
+    """Return the paths of the experiments to compare, each once; refuse one alone, and too many."""
+    selected = [*dict.fromkeys(paths)]
+    if not MIN_COMPARED <= len(selected) <= MAX_COMPARED:
+        raise EquipoiseError(
+            "option-range",
+            f"cannot compare {len(selected)} experiments: it takes {MIN_COMPARED} to {MAX_COMPARED} of them",
+            "check them in the table",
+        )
+    return selected
+
+
 def load_compared(results: Path, row: ExperimentRow) -> ComparedExperiment:
     """Read the contents of an experiment that is compared; one that cannot be read has its row alone."""
     try:
@@ -121,13 +133,7 @@ def select_content(experiment: Experiment | None) -> ComparedContent | None:
 
 
 def compare_experiments(experiments: Sequence[ComparedExperiment]) -> ExperimentComparison:
-    """Compare experiments by all their settings and results; refuse one alone, and too many."""
-    if not MIN_COMPARED <= len(experiments) <= MAX_COMPARED:
-        raise EquipoiseError(
-            "option-range",
-            f"cannot compare {len(experiments)} experiments: it takes {MIN_COMPARED} to {MAX_COMPARED} of them",
-            "check them in the table",
-        )
+    """Compare experiments by all their settings and results."""
     settings = [experiment.settings for experiment in experiments]
     names = dict.fromkeys(name for each in settings for name in each)
     titles = {column.name: column for column in INDEX_COLUMNS}

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from dashboards.page import to_plain_json
 from equipoise.storage.json_decoding import decode_json_bytes
 from services.http.responses import typed_response
-from services.site.experiments.comparison import ComparedRow, compare_experiments, load_compared
+from services.site.experiments.comparison import ComparedRow, compare_experiments, load_compared, select_compared
 from services.site.experiments.experiment_notes import add_note, add_tag, list_notes, list_tags, remove_tag
 from services.site.experiments.experiment_pages import ExperimentPages, read_table_query
 from services.site.experiments.index_queries import MAX_ROWS_PER_PAGE, ExperimentRow, query_table
@@ -81,7 +81,7 @@ class ExperimentApi:
 
     async def get_comparison(self, request: Request) -> Response:
         """Answer GET /api/comparison?path=A&path=B: settings and results side by side."""
-        paths = [*dict.fromkeys(request.query_params.getlist("path"))][:20]
+        paths = select_compared(request.query_params.getlist("path"))
         results = self.pages.results
         experiments = await asyncio.to_thread(
             lambda: [load_compared(results, self.pages.require_row(path)) for path in paths]

@@ -18,7 +18,12 @@ from dashboards.page import Link, to_plain_json
 from equipoise.errors import EquipoiseError
 from services.http.query_numbers import parse_whole_number
 from services.routes.live_pages import answer_live_page, build_experiment_page
-from services.site.experiments.comparison import build_curve_panel, compare_experiments, load_compared
+from services.site.experiments.comparison import (
+    build_curve_panel,
+    compare_experiments,
+    load_compared,
+    select_compared,
+)
 from services.site.experiments.experiment_notes import (
     add_note,
     add_tag,
@@ -110,7 +115,7 @@ class ExperimentPages:
 
     async def get_comparison(self, request: Request) -> Response:
         """Answer GET /compare?path=A&path=B: experiments side by side."""
-        paths = [*dict.fromkeys(request.query_params.getlist("path"))]
+        paths = select_compared(request.query_params.getlist("path"))
         experiments = await asyncio.to_thread(self._load_compared, paths)
         comparison = compare_experiments(experiments)
         panel = await asyncio.to_thread(build_curve_panel, experiments)
@@ -119,7 +124,7 @@ class ExperimentPages:
         )
 
     def _load_compared(self, paths: list[str]) -> list[Any]:
-        return [load_compared(self.results, self.require_row(path)) for path in paths[:20]]
+        return [load_compared(self.results, self.require_row(path)) for path in paths]
 
     async def get_own_page(self, request: Request) -> Response:
         """Answer GET /experiments/PATH.html: the page of a run, sweep, check or trial, which updates itself."""

@@ -3,7 +3,7 @@
 import pytest
 
 from equipoise.errors import EquipoiseError
-from services.site.experiments.comparison import build_curve_panel, compare_experiments, load_compared
+from services.site.experiments.comparison import build_curve_panel, compare_experiments, load_compared, select_compared
 from services.site.experiments.index_queries import find_row
 from services.site.experiments.record_index import RecordIndex
 from tests.support.experiment_folders import write_results
@@ -50,7 +50,14 @@ def test_what_cannot_be_read_is_compared_by_its_row_alone(load):
     assert build_curve_panel([broken]) is None
 
 
-def test_too_few_and_too_many_are_refused(load):
-    for number in (1, 7):
-        with pytest.raises(EquipoiseError, match="it takes 2 to 6"):
-            compare_experiments(load("first") * number)
+@pytest.mark.parametrize(
+    ("paths", "count"), [(["a", "a"], 1), ([], 0), (list("abcdefg"), 7), (list(map(str, range(25))), 25)]
+)
+def test_too_few_and_too_many_are_refused(paths, count):
+    with pytest.raises(EquipoiseError, match=f"cannot compare {count} experiments: it takes 2 to 6"):
+        select_compared(paths)
+
+
+def test_each_experiment_is_compared_once():
+    assert select_compared(["b", "a", "b"]) == ["b", "a"]
+    assert len(select_compared("abcdef")) == 6
