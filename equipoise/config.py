@@ -113,7 +113,7 @@ class TrainConfig:
     """number of servers of --sync server and async, each on a worker and with a part of the weights; 0 for one on each
     worker"""
     outer_lr: float = 0.7
-    """learning rate of the outer step of diloco"""
+    """learning rate of the outer step of diloco, above 0 and up to 10; 1 with an --outer-momentum of 0 is local"""
     outer_momentum: float = 0.9
     """Nesterov momentum of the outer step of diloco"""
     sharding: str = "none"
@@ -125,9 +125,10 @@ class TrainConfig:
     recompute: bool = False
     """keep only the inputs of each block of layers for the backward pass, which computes the block again"""
     compression: str = "none"
-    """what workers send: none for all of it, bf16, int8, powersgd:RANK, or topk:SHARE"""
+    """what workers send: none for all of it, bf16, int8, powersgd:RANK for matrices as products of two of this rank, or
+    topk:SHARE for this share of the numbers, the largest"""
     error_feedback: bool = True
-    """keep what compression left out, and add it to what is sent next"""
+    """keep what --compression left out, and add it to what is sent next"""
     lr: WorkloadDefault[float] = FROM_WORKLOAD
     """learning rate after warm-up; by default 0.05, or the workload's own"""
     scaling_rule: ScalingRule = "none"

@@ -88,3 +88,8 @@ def format_bit_rate(bytes_a_second: float) -> str:
         ((size, unit) for size, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s")) if bits >= size), (1e3, "kbit/s")
     )
     return f"{format_number(bits / size)} {unit}"
+
+
+def format_flag(option_name: str) -> str:
+    """Format the name of an option as it stands on the command line."""
+    return f"--{option_name.replace('_', '-')}"

@@ -104,7 +104,8 @@ class PlanOptions:
     predict_batch: tuple[int, ...] = ()
     """global batches to predict and plan for beside those measured"""
     predict_exchange: tuple[str, ...] = ()
-    """ways of exchange to predict, such as local:8 bf16 tree; or labels that --system has in its column exchange"""
+    """ways of exchange to predict, such as local:8 bf16 tree; --system needs rows of them or, with an empty column
+    exchange, of one worker and of several"""
     predict_rate: tuple[float, ...] = ()
     """bits per second of the slowest link to predict for, such as 200e6 1e9; the plan is for the first one"""
     algorithms: OptionalPathOrUrl = None
@@ -141,11 +142,11 @@ class PlanOptions:
             )
         for batch in self.predict_batch:
             if not 1 <= batch <= MAX_COUNT:
-                raise EquipoiseError("option-range", f"global batches must be {COUNT_COLUMN.description}, got {batch}")
+                raise EquipoiseError("option-range", f"--predict-batch must be {COUNT_COLUMN.description}, got {batch}")
 
         for rate in self.predict_rate:
             if not 1 <= rate <= 1e15:
-                raise EquipoiseError("option-range", f"rates must be {RATE_COLUMN.description}, got {rate:g}")
+                raise EquipoiseError("option-range", f"--predict-rate must be {RATE_COLUMN.description}, got {rate:g}")
         if (self.predict_exchange or self.predict_rate or self.algorithms) and not self.system:
             raise EquipoiseError(
                 "option-missing",
@@ -219,7 +220,11 @@ def main() -> int:
                 *format_predictions(
                     document, dict(zip(options.predict_at, options.cluster_shapes, strict=True)), options.predict_batch
                 ),
-                *format_exchanges(document.system, is_requested=bool(options.predict_exchange or options.predict_rate)),
+                *format_exchanges(
+                    document.system,
+                    is_requested=bool(options.predict_exchange or options.predict_rate),
+                    names=options.predict_exchange,
+                ),
             ]
         )
     )

@@ -24,6 +24,7 @@ from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import format_joules, format_units, make_printable, pluralize
 from equipoise.registries.all_reduce_registry import require_runnable_algorithm
+from equipoise.registries.exchange_registry import require_effective_options
 from equipoise.registries.option_groups import PLACEMENT_OPTIONS
 from equipoise.registries.sharding_registry import require_elastic_sharding
 from equipoise.runs.folder import load_finished_run
@@ -105,6 +106,8 @@ class TrainOptions(TrainConfig):
         """Return the options of the training run alone, without --out, --plan and --track."""
         if self.pipeline_schedule != TrainConfig.pipeline_schedule and self.sharding_method.kind != "pipeline":
             raise EquipoiseError("option-conflict", "--pipeline-schedule has no effect without --sharding pipeline:K")
+        changed = [field.name for field in fields(TrainConfig) if getattr(self, field.name) != field.default]
+        require_effective_options(self.sync_method, self.compression_method, changed)
         return TrainConfig(**{field.name: getattr(self, field.name) for field in fields(TrainConfig)})
 
     @property

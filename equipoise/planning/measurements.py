@@ -1,5 +1,6 @@
 """Strict readers of the measurement tables system.csv, exchange.csv and statistical.csv: a bad cell is an error."""
 
+import re
 from collections.abc import Callable, Collection
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
@@ -8,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from pandas.errors import EmptyDataError, ParserError
 
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line, pluralize
@@ -165,6 +167,7 @@ def require_distinct_runs(path: Path, runs: pd.DataFrame, seed_texts: "pd.Series
     """Refuse two rows of the same run; seeds are compared as whole numbers, of which floats do not hold all digits."""
     first_rows: dict[tuple[object, ...], int] = {}
     learning_rates = runs.lr.astype(object).where(runs.lr.notna(), None)  # NaN does not equal itself
+    column = "" if "exchange" in runs else " (or, in a column exchange, the way of exchange)"
     kinds = [runs[name].str.strip() for name in ("exchange", "workers", "momentum") if name in runs]
     for row, (batch, lr, text) in enumerate(zip(runs.global_batch, learning_rates, seed_texts, strict=True)):
         if not text.strip():
@@ -177,7 +180,7 @@ def require_distinct_runs(path: Path, runs: pd.DataFrame, seed_texts: "pd.Series
                 "table-invalid",
                 f"{path}, rows {first + 2} and {row + 2}: both are of global batch {batch:g}, lr {format_lr(lr)} and"
                 f" seed {text.strip()}{'' if is_copy else ', with different results'}",
-                "keep one of them" if is_copy else "keep the right one, or give each run the seed that it had",
+                "keep one of them" if is_copy else f"keep the right one, or give each run the seed{column} that it had",
             )
 
 
@@ -227,6 +230,7 @@ def read_checked_cells(path: Path, columns: Collection[str]) -> pd.DataFrame:
         raise EquipoiseError(
             "measurements-missing",
             f"{path} has {pluralize(len(texts), 'row')}: a curve needs at least two",
+            "add measurements of further settings",
         )
     return texts
 
@@ -254,8 +258,22 @@ def read_cells(path: Path, columns: Collection[str]) -> pd.DataFrame:
                 return pd.read_csv(file, dtype=str, keep_default_na=False, skipinitialspace=True)
         except EquipoiseError as error:
             raise EquipoiseError(error.code, f"{problem}: {first_error_line(error)}", remedy) from error
-        except ValueError as error:  # pandas' parsing errors, and text that is not UTF-8
+        except EmptyDataError:
+            raise EquipoiseError("table-invalid", f"{problem}: it is empty", remedy) from None
+        except ParserError as error:
+            raise EquipoiseError("table-invalid", f"{problem}: {describe_torn_line(str(error))}", remedy) from error
+        except ValueError as error:  # text that is not UTF-8, among others
             raise EquipoiseError("table-invalid", f"{problem}: {first_error_line(error)}", remedy) from error
+
+
+def describe_torn_line(message: str) -> str:
+    """Return what pandas found wrong with the shape of a table, in our words."""
+    if match := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", message):
+        columns, line, cells = match.groups()
+        return f"line {line} has {cells} cells, and the lines before it have {columns}"
+    if match := re.search(r"EOF inside string starting at row (\d+)", message):
+        return f"a quotation mark of line {int(match[1]) + 1} is not closed"
+    return message.strip().partition("\n")[0]
 
 
 def parse_numbers(path: Path, cells: "pd.Series[str]", column: Column) -> "pd.Series[float]":

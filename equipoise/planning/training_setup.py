@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from equipoise.formatting import format_flag
 from equipoise.hardware_facts import HardwareFacts
 from equipoise.number_bounds import Count, FiniteNumber
 from equipoise.runs.target import UNNAMED_METRIC, Target
@@ -165,8 +166,3 @@ def format_value(value: OptionValue, other: OptionValue = None) -> str:
     if isinstance(value, str) and not isinstance(other, str | None):
         return repr(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def format_flag(option_name: str) -> str:
-    """Format the name of an option as it stands on the command line."""
-    return f"--{option_name.replace('_', '-')}"

@@ -3,15 +3,18 @@
 `equipoise.training` runs them; without it, their names and numbers are known here.
 """
 
+from collections.abc import Collection
 from typing import Literal, NamedTuple, get_args
 
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import format_flag, pluralize
 from equipoise.number_bounds import MAX_COUNT
 
 SyncKind = Literal["step", "local", "diloco", "server", "async"]
 CompressionKind = Literal["none", "bf16", "int8", "powersgd", "topk"]
 INTERVAL_SYNCS: tuple[SyncKind, ...] = ("local", "diloco")  # workers exchange weights every H steps
 STORE_SYNCS: tuple[SyncKind, ...] = ("server", "async")  # workers push gradients to servers and pull weights
+OUTER_OPTIONS = ("outer_lr", "outer_momentum")  # of the outer step of diloco
 OWN_EXCHANGES: tuple[CompressionKind, ...] = ("bf16", "int8", "topk")  # in place of an all-reduce
 SYNC_FORMS = (
     "step, server, local:H or diloco:H with a whole number H of steps from 1, or async:S with a whole number S of"
@@ -58,8 +61,11 @@ def parse_sync(text: str) -> SyncMethod:
     if kind == "async" and is_whole_number(number, minimum=0):
         return SyncMethod("async", staleness=int(number))
     example = "async:4" if kind == "async" else "local:16"
+    if "/" in text:
+        own, _, rest = text[:40].partition("/")
+        example = f"--sync {own} --compression {rest}"
     raise EquipoiseError(
-        "option-choice", f"sync must be {SYNC_FORMS}, got {text[:40]!a}", f"write it such as {example}"
+        "option-choice", f"--sync must be {SYNC_FORMS}, got {text[:40]!a}", f"write it such as {example}"
     )
 
 
@@ -74,7 +80,7 @@ def parse_compression(text: str) -> CompressionMethod:
         return CompressionMethod("topk", float(number))
     raise EquipoiseError(
         "option-choice",
-        f"compression must be {COMPRESSION_FORMS}, got {text[:40]!a}",
+        f"--compression must be {COMPRESSION_FORMS}, got {text[:40]!a}",
         "write it such as powersgd:4 or topk:0.01",
     )
 
@@ -128,8 +134,24 @@ def require_runnable_servers(sync: SyncMethod, servers: int, workers: int) -> No
     if servers > workers:
         raise EquipoiseError(
             "option-range",
-            f"got {servers} servers for {workers} workers: a server runs beside a worker, at most one on each",
+            f"got {pluralize(servers, 'server')} for {pluralize(workers, 'worker')}: a server runs beside a worker, at"
+            " most one on each",
             "omit --servers, which puts one on each worker",
+        )
+
+
+def require_effective_options(sync: SyncMethod, compression: CompressionMethod, changed: Collection[str]) -> None:
+    """Refuse options that were changed from their defaults and have no effect on this way of exchange."""
+    for name in OUTER_OPTIONS:
+        if name in changed and sync.kind != "diloco":
+            raise EquipoiseError(
+                "option-conflict",
+                f"{format_flag(name)} has no effect with --sync {sync.kind}: only diloco takes an outer step",
+                "choose --sync diloco:H, or leave it out",
+            )
+    if "error_feedback" in changed and compression.kind == "none":
+        raise EquipoiseError(
+            "option-conflict", "--no-error-feedback has no effect without --compression", "leave it out"
         )
 
 

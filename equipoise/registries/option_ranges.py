@@ -5,12 +5,13 @@ from collections.abc import Collection, Mapping
 from typing import Any, get_args
 
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import format_flag
 from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
 
 MINIMUM_BY_OPTION = {
     **dict.fromkeys(("workers", "batch_size", "grad_accumulation", "threads", "image_size", "max_examples"), 1),
     **dict.fromkeys(("eval_every", "patience", "lora_rank", "base_batch"), 1),
-    **dict.fromkeys(("seed", "noise_scale_every", "servers", "momentum", "outer_lr", "outer_momentum"), 0),
+    **dict.fromkeys(("seed", "noise_scale_every", "servers", "momentum", "outer_momentum"), 0),
     **dict.fromkeys(("epsilon", "weight_decay", "clip_norm", "warmup", "warmup_examples", "freeze_stages"), 0),
     **dict.fromkeys(("body_lr_scale", "trust", "label_smoothing", "mixup", "average_weights"), 0),
 }
@@ -20,6 +21,7 @@ OPTIONS_BELOW_ONE = "momentum", "outer_momentum", "beta2", "label_smoothing", "a
 
 
 MIN_WATTS, MAX_WATTS = 1e-3, 1e6  # of a worker
+MAX_OUTER_LR = 10.0  # steps along the average of what workers have learned: 1 takes it as it is, more than 2 overshoot
 
 
 def require_ranges(options: Any) -> None:
@@ -27,20 +29,28 @@ def require_ranges(options: Any) -> None:
     for name, minimum in MINIMUM_BY_OPTION.items():
         value = getattr(options, name)
         if value is not None and not minimum <= value < math.inf:
-            raise EquipoiseError("option-range", f"{name} must be a finite number of at least {minimum}, got {value}")
+            flag = format_flag(name)
+            raise EquipoiseError("option-range", f"{flag} must be a finite number of at least {minimum}, got {value}")
     for name in OPTIONS_BELOW_ONE:
         value = getattr(options, name)
         if value is not None and not 0 <= value < 1:
-            raise EquipoiseError("option-range", f"{name} must be at least 0 and below 1, got {value}")
+            raise EquipoiseError("option-range", f"{format_flag(name)} must be at least 0 and below 1, got {value}")
     if options.lr is not None and not MIN_LEARNING_RATE <= options.lr <= MAX_LEARNING_RATE:
         raise EquipoiseError(
-            "option-range", f"lr must be a number from {MIN_LEARNING_RATE:g} to {MAX_LEARNING_RATE:g}, got {options.lr}"
+            "option-range",
+            f"--lr must be a number from {MIN_LEARNING_RATE:g} to {MAX_LEARNING_RATE:g}, got {options.lr}",
+        )
+    if not 0 < options.outer_lr <= MAX_OUTER_LR:
+        raise EquipoiseError(
+            "option-range",
+            f"--outer-lr must be above 0 and at most {MAX_OUTER_LR:g}, got {options.outer_lr}",
+            "1 takes the average of what workers have learned as it is",
         )
     require_power(options.watts)
     if options.target is not None and not math.isfinite(options.target):
-        raise EquipoiseError("option-range", f"target must be a finite number, got {options.target}")
+        raise EquipoiseError("option-range", f"--target must be a finite number, got {options.target}")
     if options.seed >= 1 << 63:
-        raise EquipoiseError("option-range", f"seed must be below 2**63, got {options.seed}")
+        raise EquipoiseError("option-range", f"--seed must be below 2**63, got {options.seed}")
 
 
 def require_power(watts: float | None) -> None:
@@ -55,5 +65,5 @@ def require_choices(options: Any, choices_by_option: Mapping[str, Any], defaulte
         value = getattr(options, name)
         if value not in get_args(choices) and not (value is None and name in defaulted):
             raise EquipoiseError(
-                "option-choice", f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}"
+                "option-choice", f"{format_flag(name)} must be one of {', '.join(get_args(choices))}, got {value!r}"
             )

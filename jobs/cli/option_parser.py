@@ -34,6 +34,13 @@ NUMBER_ERRORS = {
 LIST_ERROR = "Could not find valid parse for arguments: "
 """beginning of tyro's message about an option of several values"""
 LIST_KINDS = {int: "whole numbers", float: "numbers"}
+RELATED_OPTIONS = {
+    "--exchange": ("--sync", "--compression"),
+    "--exchanges": ("--sync", "--compression"),
+    "--sync": ("--exchanges",),
+    "--compression": ("--exchanges",),
+}
+"""options of other commands, and those that ask for the same in a command without them"""
 TYRO_OPTIONS = "--tyro-"  # of shell completion, which the help does not show
 
 
@@ -126,9 +133,10 @@ def require_known_options(tokens: Sequence[str], known: Sequence[str], command_n
         name = token.partition("=")[0]
         is_long = name.startswith("--") and name != "--" and not name.startswith(TYRO_OPTIONS)
         if is_long and name.replace("_", "-") not in known:
-            similar = get_close_matches(name, known, 1)
+            related = [option for option in RELATED_OPTIONS.get(name, ()) if option in known]
+            similar = related or get_close_matches(name, known, 1)
             remedy = (
-                f"did you mean {similar[0]}?"
+                f"did you mean {' or '.join(similar)}?"
                 if similar
                 else f"{command_name or format_command_name()} --help lists them"
             )

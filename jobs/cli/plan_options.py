@@ -7,26 +7,15 @@ from typing import NamedTuple, TypeVar
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import format_flag
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry, is_plan
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.training_options import find_exchange_options
-from equipoise.planning.training_setup import TrainingSetup, format_flag, format_value
+from equipoise.planning.training_setup import TrainingSetup, format_value
 from equipoise.storage.atomic import read_json
 
 OptionsT = TypeVar("OptionsT")
 
-PLAN_OPTION_WORDS = {
-    "workers": "workers",
-    "batch_size": "examples per worker",
-    "grad_accumulation": "micro-steps",
-    "lr": "as the learning rate",
-    "all_reduce": "as the all-reduce",
-    "sync": "as the time of exchange",
-    "compression": "as the compression",
-    "servers": "servers",
-    "sharding": "as the sharding",
-    "momentum": "as the momentum",
-}
 EXCHANGE_OPTIONS = ("all_reduce", "sync", "compression", "servers", "sharding", "momentum")
 PLAN_REMEDY = "give the plan.json of equipoise sweep or equipoise plan"
 
@@ -56,11 +45,11 @@ def apply_plan(options: OptionsT, arguments: list[str] | None = None) -> Options
         settings = {name: value for name, value in settings.items() if name not in EXCHANGE_OPTIONS}
     for name, value in settings.items():
         if format_flag(name) in flags and (other := getattr(options, name)) != value:
+            planned, given = (format_settings({name: setting}) for setting in (value, other))
             raise EquipoiseError(
                 "option-conflict",
-                f"cannot apply --plan {path}: it has {format_value(value)} {PLAN_OPTION_WORDS[name]}"
-                f" and {format_flag(name)} asks for {format_value(other)}",
-                "leave out one of the two",
+                f"cannot apply --plan {path}: it has {planned}, and the command line has {given}",
+                f"leave out {format_flag(name)} or --plan",
             )
     changes = {name: value for name, value in settings.items() if format_flag(name) not in flags}
     options = replace(options, **changes)  # type: ignore[type-var] # options are dataclasses

@@ -1,5 +1,6 @@
 """A plan as terminal text and as pages beside plan.json, with the predictions that were requested."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from dashboards.experiments import Experiment, Sweep
@@ -13,6 +14,7 @@ from equipoise.planning.document import PlanDocument, PlanEntry, PredictedSettin
 from equipoise.planning.energy.plan_energy import format_energy, format_energy_header
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict
 from equipoise.planning.exchange_choice.exchange_verdicts import format_momentum
+from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.fastest_exchange import FastestExchange
 from equipoise.planning.exchanges.predict_exchanges import EXACT_TEXT
 from equipoise.planning.interval import IntervalEstimate
@@ -222,17 +224,21 @@ def format_interval(estimate: IntervalEstimate | None) -> str:
     return f"{format_number(estimate.value)} ({format_range(estimate.low, estimate.high)})"
 
 
-def format_exchanges(section: StepTimeSection | None, is_requested: bool) -> list[str]:
-    """Format the fastest exchange at each rate and, where requested, the predictions and what they lack."""
+def format_exchanges(section: StepTimeSection | None, is_requested: bool, names: Sequence[str] = ()) -> list[str]:
+    """Format the fastest exchange at each rate and, where requested, the predictions and what they lack.
+
+    Predictions with the ways of exchange of `names` are shown also where they were measured or are those of the plan.
+    """
     if section is None:
         return []
     parts = split_section(section)
     fitted = {(part.device, part.exchange, part.bits_per_second) for part in parts}
+    asked = {parse_exchange(name).name for name in names}
     gaps = [f"left out{format_kind(part.device)}: {gap}" for part in parts for gap in part.missing]
     others = [
         row
         for row in section.predictions
-        if (row.device, row.exchange, row.bits_per_second) not in fitted and not row.measured
+        if row.exchange in asked or ((row.device, row.exchange, row.bits_per_second) not in fitted and not row.measured)
     ]
     fastest = section.fastest_exchanges[:MAX_PRINTED_EXCHANGES]
     lines = [f"{format_fastest(row)}{format_kind(section.device)}" for row in fastest]
@@ -259,7 +265,7 @@ def format_prediction(row: StepTimePrediction) -> str:
     return (
         f"{row.exchange or EXACT_TEXT}{format_rate(row.bits_per_second)}, {row.workers} x {row.batch} on"
         f" {pluralize(row.nodes, 'node')}{format_kind(row.device)}: a step takes {format_number(seconds, 4)} ms"
-        f" ({format_range(low, high, 4)})"
+        f" ({format_range(low, high, 4)}){', measured' if row.measured else ''}"
     )
 
 

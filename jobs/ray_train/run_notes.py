@@ -11,7 +11,8 @@ from equipoise.workloads import Workload
 
 def print_run_notes(config: TrainConfig, workload: Workload) -> None:
     """Print what is worth to be known of a run; refuse a model that does not fit its options."""
-    for note in (describe_initialization(config, workload), describe_exchange(config, workload)):
+    notes = describe_initialization(config, workload), describe_exchange(config, workload)
+    for note in (*notes, describe_interval(config, workload.max_examples(config))):
         if note:
             print(make_printable(note), flush=True)
     if warning := warn_of_statistics(config, workload):
@@ -55,6 +56,17 @@ def describe_exchange(config: TrainConfig, workload: Workload) -> str:
     from equipoise.training.gradient_sums.compression_checks import check_compression
 
     return check_compression(config.compression_method, trainable)
+
+
+def describe_interval(config: TrainConfig, max_examples: int) -> str:
+    """Return a line on workers that average their weights only once, at the end of the run; else an empty string."""
+    interval = config.sync_method.interval * config.global_batch
+    if not config.sync_method.is_local or interval < max_examples:
+        return ""
+    return (
+        f"--sync {config.sync} would average the workers' weights every {interval:,} examples: they are averaged once,"
+        f" at the end of the run after {max_examples:,}"
+    )
 
 
 def warn_of_statistics(config: TrainConfig, workload: Workload) -> str:

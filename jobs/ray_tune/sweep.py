@@ -40,6 +40,7 @@ from jobs.cluster.wait import wait_for_slots
 from jobs.ray_train.trackers import build_tracker_callbacks
 from jobs.ray_tune.confirmation import confirm_plan
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts, build_exchange_facts
+from jobs.ray_tune.exchanges.exchange_option import require_usable_ranks
 from jobs.ray_tune.exchanges.exchange_sweep import (
     ExchangeSweep,
     add_asynchronous_candidate,
@@ -159,6 +160,7 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
 
 def describe_exchanges(options: SweepOptions, subject: SweepSubject, max_workers: int) -> ExchangeFacts:
     """Return what is known of the ways of exchange that a sweep considers, with what it has timed before."""
+    require_usable_ranks(options.exchanges, subject.gradient_shapes)
     candidates = list_candidates(options.exchanges, max_workers, subject.base.command)
     timings = load_exchange_timings(options.out.absolute() / "system")
     return build_exchange_facts(subject.base, subject.gradient_shapes, candidates, timings)

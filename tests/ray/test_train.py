@@ -258,8 +258,8 @@ def run_refused_command(monkeypatch, capsys, out, *flags):
             ["--workers", 3, "--all-reduce", "doubling"],
             "cannot sum over 3 workers by doubling: it needs 2, 4, 8, ... workers",
         ),
-        (["--batch-size", -1], "batch_size must be a finite number of at least 1, got -1"),
-        (["--lr", "nan"], "lr must be a number from 1e-12 to 1e+06, got nan"),
+        (["--batch-size", -1], "--batch-size must be a finite number of at least 1, got -1"),
+        (["--lr", "nan"], "--lr must be a number from 1e-12 to 1e+06, got nan"),
         (["--bach", 32], "--bach"),
     ],
 )

@@ -82,6 +82,11 @@ def saves_bytes(rows: int, columns: int, rank: int) -> bool:
     return rank * (rows + columns) < rows * columns
 
 
+def find_largest_rank(rows: int, columns: int) -> int:
+    """Return the largest rank at which a matrix is sent in fewer numbers; 0 if there is none."""
+    return (rows * columns - 1) // (rows + columns) if rows * columns else 0
+
+
 def count_blocks(numbers: int) -> int:
     """Return the blocks of so many numbers, of which the last may not be full."""
     return -(-numbers // BLOCK_NUMBERS)

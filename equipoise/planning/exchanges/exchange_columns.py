@@ -43,6 +43,7 @@ RUN_EXCHANGE_COLUMNS = {
     "momentum": Column("a number from 0 to below 1", lambda values: (values >= 0) & (values < 1), may_be_empty=True),
 }
 ALGORITHM_COLUMNS = {"ranks": COUNT_COLUMN, "bytes": COUNT_COLUMN, "seconds": SECONDS_COLUMN}
+MAX_PART = 2.0  # of the seconds of a step that a part of it may take: both are timed, and not at the same time
 BACKEND = "backend"
 TIMED_ALGORITHMS = (BACKEND, *ALL_REDUCE_ALGORITHMS)  # in a table of sums
 
@@ -50,9 +51,30 @@ TIMED_ALGORITHMS = (BACKEND, *ALL_REDUCE_ALGORITHMS)  # in a table of sums
 def read_steps_by_exchange(path: Path) -> pd.DataFrame:
     """Read step times with the optional columns on their exchange and their workers, empty numbers as NaN."""
     table = parse_exchange_columns(path, read_step_times(path), STEP_EXCHANGE_COLUMNS)
+    require_parts_of_steps(path, table)
     if SECONDS_BY_WORKER_COLUMN in table:
         table[SECONDS_BY_WORKER_COLUMN] = parse_seconds_by_worker(path, table)
     return table
+
+
+def require_parts_of_steps(path: Path, table: pd.DataFrame) -> None:
+    """Refuse a row whose step is far shorter than its encoding, or than its bytes take between single workers."""
+    parts = {}
+    if "encode_seconds" in table:
+        parts["encode_seconds"] = table.encode_seconds
+    if "sent_bytes" in table and "bits_per_second" in table:
+        alone = (table.nodes == table.workers) & (table.nodes > 1)  # of others, some bytes stay within a node
+        parts["sent_bytes"] = (8 * table.sent_bytes / table.bits_per_second).where(alone)
+    for column, seconds in parts.items():
+        if len(wrong := np.flatnonzero(seconds > MAX_PART * table.seconds)):
+            row = wrong[0]
+            took = "it takes" if column == "encode_seconds" else "at bits_per_second they take"
+            raise EquipoiseError(
+                "table-invalid",
+                f"{path}, row {row + 2}, column {column}: {took} {seconds[row]:.3g} s, and the whole step"
+                f" {table.seconds[row]:.3g} s",
+                "correct the row, or leave the cell empty",
+            )
 
 
 def read_runs_by_exchange(path: Path) -> pd.DataFrame:

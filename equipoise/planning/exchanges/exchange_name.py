@@ -179,10 +179,12 @@ def parse_method_number(part: str, head: str, number: str) -> float:
     lowest, highest = LOWEST_NUMBERS.get(head, 1), MAX_COUNT
     valid = 0 < value <= 1 if head == "topk" else lowest <= value <= highest and value % 1 == 0
     if not valid:
-        bounds = "a share above 0 and up to 1" if head == "topk" else f"a whole number of at least {lowest}"
+        bounds = f"a whole number of at least {lowest}" + (f" and at most {highest:.0e}" if value > highest else "")
+        example = part.replace(",", "/") if "," in number else f"{head}:{0.01 if head == 'topk' else 8:g}"
         raise EquipoiseError(
             "option-range",
-            f"cannot read the exchange {part[:40]!a}: behind {head} comes {bounds}",
-            f"write it such as {head}:{0.01 if head == 'topk' else 8:g}",
+            f"cannot read the exchange {part[:40]!a}: behind {head} comes"
+            f" {'a share above 0 and up to 1' if head == 'topk' else bounds}",
+            f"write it such as {example[:40]}",
         )
     return value

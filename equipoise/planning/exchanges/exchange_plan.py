@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import format_number
 from equipoise.planning.build_document import PlanRequest, build_plan_document, fit_runs, fit_step_times
 from equipoise.planning.document import PlanDocument
 from equipoise.planning.energy.step_energy import SETTING_COLUMNS, StepEnergy, fit_step_energy
@@ -26,19 +25,20 @@ from equipoise.planning.exchanges.algorithm_times import assign_nodes, fit_algor
 from equipoise.planning.exchanges.compose_exchange import ClusterSetting, ExchangeComposer
 from equipoise.planning.exchanges.exact_rows import read_momentum, select_runs
 from equipoise.planning.exchanges.exchange_name import parse_exchange
+from equipoise.planning.exchanges.exchange_notes import add_notes, suggest_exchange
 from equipoise.planning.exchanges.predict_exchanges import (
-    EXACT_TEXT,
     ExchangePredictor,
     find_fastest_exchanges,
     predict_exchanges,
 )
-from equipoise.planning.memory.memory_verdicts import add_memory_verdicts, list_excess_candidates
+from equipoise.planning.memory.memory_verdicts import add_memory_verdicts
 from equipoise.planning.replanning.fit_memory import digest_table, recall_result
 
 NUMBER_COLUMNS = ("bits_per_second", "sent_bytes", "encode_seconds")
 PREDICTION_REMEDY = (
     "give --system with columns bits_per_second and sent_bytes, or leave out --predict-exchange and --predict-rate"
 )
+GAP_REMEDY = "add these measurements to the tables, or leave out --predict-exchange and --predict-rate"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,7 +82,7 @@ def build_exchange_plan(request: PlanRequest, wanted: ExchangeRequest) -> Exchan
         chosen = ExchangeCandidate(name=name, rate=rate, request=base, document=build_plan_document(base))
     document = add_predictions(chosen, request, predictor, wanted)
     document = add_exchange_verdicts(document, chosen, candidates, predictor)
-    document = add_reasons(document, chosen, candidates, rows)
+    document = add_notes(document, chosen, candidates, predictor, request.statistical)
     return ExchangePlan(add_memory_verdicts(document, chosen, candidates), chosen.request)
 
 
@@ -224,7 +224,7 @@ def add_predictions(
     others, gaps = recall_result(memory, key, (), lambda: predict_exchanges(predictor, settings, names, rates))
     if (wanted.names or wanted.rates) and not others:
         require_known_exchanges(names, rows)
-        raise EquipoiseError("measurements-missing", f"cannot predict any exchange: {gaps[0]}", PREDICTION_REMEDY)
+        raise EquipoiseError("measurements-missing", f"cannot predict any exchange: {gaps[0]}", GAP_REMEDY)
     known = {(row.nodes, row.workers, row.batch, row.exchange, row.bits_per_second) for row in own}
     others = [
         row for row in others if (row.nodes, row.workers, row.batch, row.exchange, row.bits_per_second) not in known
@@ -248,11 +248,12 @@ def require_known_exchanges(names: Sequence[str], rows: pd.DataFrame) -> None:
     """Refuse a name that is no way of exchange and that no row has, such as a mistyped one."""
     for name in names:
         if parse_exchange(name).sync is None and name not in set(rows.exchange):
+            similar = suggest_exchange(name)
             raise EquipoiseError(
                 "option-choice",
                 f"cannot predict the exchange {name!r}: no row of --system has it, and it is no way of exchange whose"
                 " bytes are known",
-                "write it such as local:8, bf16, tree or local:8/bf16/tree",
+                f"did you mean {similar}?" if similar else "write it such as local:8, bf16, tree or local:8/bf16/tree",
             )
 
 
@@ -265,31 +266,3 @@ def list_rates(rows: pd.DataFrame) -> list[float | None]:
     """Return the rates of a table; None stands for the unknown rate of its rows."""
     rates = sorted(rows.bits_per_second.dropna().unique().tolist())
     return rates or [None]
-
-
-def add_reasons(
-    document: PlanDocument, chosen: ExchangeCandidate, candidates: Sequence[ExchangeCandidate], rows: pd.DataFrame
-) -> PlanDocument:
-    """Return the document with what speaks for its exchange against the others of the table."""
-    names = rows.exchange.drop_duplicates().tolist()
-    if len(names) < 2 or not document.plan:
-        return document
-    others = [candidate for candidate in candidates if candidate.name != chosen.name and candidate.document.plan]
-    times = [
-        f"{candidate.name or EXACT_TEXT} {format_number(plan.seconds.value)} s"
-        for candidate in others
-        if (plan := candidate.document.plan)
-    ]
-    text = f"exchange: {chosen.name or EXACT_TEXT}" + (f", against {', '.join(times)}" if times else "")
-    excess = {candidate.name for candidate in list_excess_candidates(candidates)}
-    unplanned = sorted({*names} - {candidate.name for candidate in others} - {chosen.name} - excess)
-    gaps = (
-        [
-            f"no plan with {', '.join(name or EXACT_TEXT for name in unplanned)}: no training runs with it, or no step"
-            " times at this rate"
-        ]
-        if unplanned
-        else []
-    )
-    why = f"{document.plan.why}; {text}"
-    return replace(document, plan=replace(document.plan, why=why), warnings=(*document.warnings, *gaps))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from equipoise.errors import EquipoiseError
-from equipoise.formatting import pluralize
+from equipoise.formatting import format_bit_rate, pluralize
 from equipoise.planning.exchanges.compose_exchange import ClusterSetting, ExchangeComposer
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.fastest_exchange import FastestExchange
@@ -35,13 +35,15 @@ class ExchangePredictor:
         here = self._select(setting)
         own = select_exchange_rows(here, method)
         seconds = predict_from_rows(own, method.interval, rate)
-        if isinstance(seconds, float) or self.composer is None:
+        if isinstance(seconds, float):
             return seconds
         try:
-            composed = self.composer.compose_seconds(method, setting, rate)
-        except EquipoiseError as error:  # an algorithm that cannot run on so many workers
-            return error.problem
-        return seconds if isinstance(composed, str) and len(own.seconds) else composed
+            composed = self.composer.compose_seconds(method, setting, rate) if self.composer else seconds
+            if isinstance(composed, float) or not len(own.seconds):
+                return composed
+            return predict_from_rows(select_exchange_rows(fill_sent_bytes(here), method), method.interval, rate)
+        except EquipoiseError as error:  # an algorithm or servers that so many workers cannot run
+            return f"another number of workers: {error.problem}"
 
     def is_measured(self, setting: ClusterSetting, name: str, rate: float | None) -> bool:
         """Return whether a row has this setting, exchange and rate."""
@@ -56,6 +58,15 @@ class ExchangePredictor:
         return rows
 
 
+def fill_sent_bytes(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows whose empty `sent_bytes` are those of the closed form, where the names and `gradient_bytes` tell."""
+    if "gradient_bytes" not in rows:
+        return rows
+    columns = zip(rows.exchange, rows.gradient_bytes, rows.workers, rows.nodes, strict=True)
+    sent = [parse_exchange(name).sent_bytes(size, int(workers), int(nodes)) for name, size, workers, nodes in columns]
+    return rows.assign(sent_bytes=rows.sent_bytes.fillna(pd.Series(sent, index=rows.index, dtype=float)))
+
+
 def predict_exchanges(
     predictor: ExchangePredictor,
     settings: Iterable[ClusterSetting],
@@ -68,8 +79,9 @@ def predict_exchanges(
     for setting, name, rate in product(settings, names, rates):
         seconds = predictor.predict_seconds(setting, name, rate)
         if isinstance(seconds, str):
-            at_rate = "" if rate is None else f" at {rate:g} bits per second"
-            gaps.setdefault(f"{name or EXACT_TEXT} on {pluralize(setting.workers, 'worker')}{at_rate}: {seconds}", None)
+            at_rate = "" if rate is None else f" at {format_bit_rate(rate / 8)}"
+            workers = pluralize(setting.workers, "worker")
+            gaps.setdefault(f"{name or EXACT_TEXT} on {workers}{at_rate} needs {seconds}", None)
             continue
         measured = predictor.is_measured(setting, name, rate)
         spread = 1.0 if measured else float(np.exp(INTERVAL_SDS * PREDICTION_LOG_SD))

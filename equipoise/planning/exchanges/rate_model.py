@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
+from equipoise.formatting import format_bit_rate
 from equipoise.planning.exchanges.exchange_name import ExchangeMethod, parse_exchange
 from equipoise.type_aliases import FloatArray
 
@@ -49,7 +50,7 @@ def predict_from_rows(rows: ExchangeRows, interval: int, rate: float | None) -> 
     Without a `rate` only rows of an unknown rate count, as rows of one link.
     """
     if not len(rows.seconds):
-        return "no row has this exchange"
+        return "rows with this exchange"
     at_rate = np.isnan(rows.rates) if rate is None else is_same(rows.rates, rate)
     at_interval = rows.intervals == interval
     if (at_rate & at_interval).any():
@@ -99,7 +100,7 @@ def move_to_rate(rows: ExchangeRows, rate: float) -> float | str:
         float(np.median(values[at_nearest])) for values in (rows.rates, rows.seconds, rows.sent_bytes)
     )
     moved = seconds + 8 * sent * (1 / rate - 1 / old)
-    return moved if moved > 0 else f"a row nearer to {rate:g} bits per second: its bytes take longer than its step"
+    return moved if moved > 0 else f"a row nearer to {format_bit_rate(rate / 8)}: its bytes take longer than its step"
 
 
 def is_same(rates: FloatArray, rate: float) -> FloatArray:

@@ -5,7 +5,13 @@ from dataclasses import replace
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.planning.exchanges.exchange_name import ExchangeMethod, parse_exchange
-from equipoise.registries.exchange_registry import parse_compression, parse_sync, require_compatible
+from equipoise.registries.all_reduce_registry import require_runnable_algorithm
+from equipoise.registries.exchange_registry import (
+    parse_compression,
+    parse_sync,
+    require_compatible,
+    require_runnable_servers,
+)
 
 STORE_ALL_REDUCES = ("backend", "auto", "two-level")  # with which workers may push to servers
 EXCHANGE_EXAMPLES = (
@@ -33,6 +39,16 @@ def find_exchange_options(method: ExchangeMethod, problem: str) -> dict[str, str
     options |= {"all_reduce": method.all_reduce} if method.all_reduce else {}
     options |= {"servers": method.servers} if method.has_store else {}
     return options | ({"sharding": method.sharding} if method.sharding != "none" else {})
+
+
+def require_trainable(name: str, workers: int) -> None:
+    """Refuse a way of exchange that so many workers cannot train with."""
+    method = parse_exchange(name)
+    find_exchange_options(method, f"cannot train with {name}")
+    sync, all_reduce = parse_sync(format_sync(method)), method.all_reduce or "backend"
+    require_compatible(sync, parse_compression(method.compression), all_reduce)
+    require_runnable_servers(sync, method.servers, workers)
+    require_runnable_algorithm(all_reduce, workers)
 
 
 def format_sync(method: ExchangeMethod) -> str:

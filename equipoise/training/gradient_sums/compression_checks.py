@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from equipoise.compression.low_rank_sum import uses_low_rank
 from equipoise.errors import EquipoiseError
+from equipoise.planning.exchanges.compression_cost import find_largest_rank
 from equipoise.registries.exchange_registry import CompressionMethod
 
 MAX_LISTED_NAMES = 3  # of matrices that go exact
@@ -54,8 +55,9 @@ def require_usable_rank(rank: int, parameters: Mapping[str, nn.Parameter]) -> No
             "cannot send gradients by powersgd: the model has no matrices, only tensors of one dimension",
             "use --compression bf16 or int8",
         )
-    name = max(matrices, key=lambda name: find_largest_rank(matrices[name]))
-    largest = find_largest_rank(matrices[name])
+    ranks = {name: find_largest_rank(*fold_shape(tensor)) for name, tensor in matrices.items()}
+    name = max(ranks, key=lambda name: ranks[name])
+    largest = ranks[name]
     raise EquipoiseError(
         "compression-unusable",
         f"cannot send gradients by powersgd:{rank}: not even {name} of shape {tuple(matrices[name].shape)} would take"
@@ -64,7 +66,6 @@ def require_usable_rank(rank: int, parameters: Mapping[str, nn.Parameter]) -> No
     )
 
 
-def find_largest_rank(tensor: Tensor) -> int:
-    """Return the largest rank at which a matrix is sent in fewer numbers; 0 if there is none."""
-    rows, columns = len(tensor), tensor.numel() // max(1, len(tensor))
-    return max(0, (rows * columns - 1) // (rows + columns)) if rows * columns else 0
+def fold_shape(tensor: Tensor) -> tuple[int, int]:
+    """Return the rows and columns as which a tensor of two or more dimensions is sent."""
+    return len(tensor), tensor.numel() // max(1, len(tensor))

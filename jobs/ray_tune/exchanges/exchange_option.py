@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 from equipoise.errors import EquipoiseError
+from equipoise.planning.exchanges.compression_cost import GradientShapes, find_largest_rank, saves_bytes
 from equipoise.planning.exchanges.exchange_name import ExchangeMethod, parse_exchange
 from equipoise.planning.exchanges.training_options import EXCHANGE_EXAMPLES, find_exchange_options
+from equipoise.registries.exchange_registry import parse_compression
 
 AUTO, NONE = "auto", "none"
 
@@ -35,6 +37,24 @@ def require_usable_exchanges(names: Sequence[str], most_workers: int, command: s
             "option-range",
             f"cannot try {most_servers} servers on {most_workers} workers: at most one is on each",
             "leave out /servers, which puts one on each worker",
+        )
+
+
+def require_usable_ranks(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> None:
+    """Refuse a rank of powersgd at which no gradient of these shapes would be sent in fewer numbers."""
+    if names_no_exchange(names) or not shapes:
+        return
+    matrices = GradientShapes.from_shapes(shapes).matrices
+    for name in names:
+        compression = parse_compression(parse_tried_exchange(name).compression)
+        rank = int(compression.amount)
+        if compression.kind != "powersgd" or any(saves_bytes(rows, columns, rank) for rows, columns in matrices):
+            continue
+        largest = max((find_largest_rank(rows, columns) for rows, columns in matrices), default=0)
+        raise EquipoiseError(
+            "compression-unusable",
+            f"cannot try {name}: no matrix of this model would be sent in fewer numbers",
+            f"choose powersgd:{largest} or a lower rank" if largest else "choose bf16 or int8",
         )
 
 

@@ -6,7 +6,7 @@ from torch import nn
 from equipoise.config import TrainConfig
 from equipoise.training.sharding.sharding_notes import describe_shared_statistics
 from equipoise.workloads import load_workload
-from jobs.ray_train.run_notes import describe_exchange, warn_of_statistics
+from jobs.ray_train.run_notes import describe_exchange, describe_interval, warn_of_statistics
 from tests.support.errors import raises_code
 
 GPT = {"workload": "text", "model": "gpt:2x16", "data": "examples/sklearn_program.py"}
@@ -80,3 +80,13 @@ def test_batch_normalisation_of_workers_that_share_examples_is_said():
 
 def test_models_without_batch_normalisation_have_no_warning():
     assert warn_of_statistics(*load(2, sharding="tensor:2")) == ""
+
+
+def test_workers_of_a_run_shorter_than_an_interval_are_averaged_once_and_it_says_so():
+    config = TrainConfig(workload="digits", sync="local:8", workers=2, batch_size=4)
+    assert describe_interval(config, 65) == ""
+    assert describe_interval(config, 64) == (
+        "--sync local:8 would average the workers' weights every 64 examples: they are averaged once, at the end of the"
+        " run after 64"
+    )
+    assert describe_interval(TrainConfig(workload="digits", sync="step"), 1) == ""

@@ -11,6 +11,7 @@ import pytest
 from equipoise.errors import EquipoiseError
 from jobs import train
 from jobs.cli.option_parser import list_option_names, parse_options, require_known_options
+from tests.support.errors import raises_code
 from tests.support.ray_cluster import ROOT
 
 SCRIPT = str(Path(sys.executable).with_name("equipoise"))
@@ -69,7 +70,7 @@ MISTAKES = [
         (*REQUIRED, "--optimizer", "adam"),
         "--optimizer must be one of adafactor, adamw, lamb, lars, sgd, got 'adam' [option-choice]",
     ),
-    ((*REQUIRED, "--lr", "-1"), "lr must be a number from 1e-12 to 1e+06, got -1.0 [option-range]"),
+    ((*REQUIRED, "--lr", "-1"), "--lr must be a number from 1e-12 to 1e+06, got -1.0 [option-range]"),
     ((*REQUIRED, "--out="), "--out: got an empty string; give a path or a URL [option-format]"),
     ((*REQUIRED, "stray"), "unexpected argument 'stray'; equipoise train --help lists the options [option-unknown]"),
 ]
@@ -99,6 +100,20 @@ def test_commands_with_positional_arguments_refuse_mistakes_too(module, argument
 
 def test_shell_completion_of_tyro_and_a_bare_separator_are_no_unknown_options():
     require_known_options(["--tyro-print-completion", "bash", "--", "--out=x"], ["--out"])
+
+
+@pytest.mark.parametrize(
+    ("option", "known", "remedy"),
+    [
+        ("--exchange", ["--exit", "--sync", "--compression"], "did you mean --sync or --compression?"),
+        ("--compression", ["--exchanges", "--compile"], "did you mean --exchanges?"),
+        ("--sync=local:4", ["--exchanges"], "did you mean --exchanges?"),
+        ("--compresion", ["--compression"], "did you mean --compression?"),
+    ],
+)
+def test_an_option_of_another_command_is_answered_with_those_that_ask_for_the_same(option, known, remedy):
+    with raises_code("option-unknown", remedy):
+        require_known_options([option], known)
 
 
 def test_mistyped_command_of_the_console_script_is_answered_with_the_one_that_was_meant(tmp_path):

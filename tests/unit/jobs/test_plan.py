@@ -133,7 +133,7 @@ def test_model_is_divided_only_where_a_whole_one_does_not_fit(run_plan, tmp_path
         (["--predict-at", "4"], "nodes x workers such as 4x16"),
         (["--predict-at", "4x2"], "nodes x workers such as 4x16"),
         (["--predict-at", "1x" + "1" * 400], "nodes x workers such as 4x16"),
-        (["--predict-batch", "1" + "0" * 400], "global batches must be a whole number from 1 to 1e12"),
+        (["--predict-batch", "1" + "0" * 400], "--predict-batch must be a whole number from 1 to 1e12"),
         (["--deadline", "."], "a time such as 90s"),
         (["--deadline", "soon"], "a time such as 90s"),
         (["--deadline", "0h"], "a time such as 90s"),
@@ -141,7 +141,7 @@ def test_model_is_divided_only_where_a_whole_one_does_not_fit(run_plan, tmp_path
         (["--budget", "3usd"], "--budget and --price belong together"),
         (["--budget", "0usd", "--price", "3"], "--budget must be an amount such as 40usd, got '0usd'"),
         (["--budget", "3usd", "--price", "nan"], "--price must be an amount such as 40usd, got 'nan'"),
-        (["--predict-batch", "0"], "global batches must be a whole number from 1 to 1e12, got 0"),
+        (["--predict-batch", "0"], "--predict-batch must be a whole number from 1 to 1e12, got 0"),
     ],
 )
 def test_invalid_options_are_refused(run_plan, table_arguments, arguments, message):
@@ -199,9 +199,9 @@ def test_exchanges_are_predicted_at_other_rates(run_plan, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (("--predict-rate", "0"), "rates must be"),
+        (("--predict-rate", "0"), "--predict-rate must be"),
         (("--predict-exchange", "local:0"), "local"),
-        (("--predict-rate", "nan"), "rates must be"),
+        (("--predict-rate", "nan"), "--predict-rate must be"),
         (("--predict-rate", "1e9", "fast"), "--predict-rate must be numbers, got '1e9', 'fast'"),
         (("--predict-batch", "1.5"), "--predict-batch must be whole numbers, got '1.5'"),
         (("--predict-exchange", "Ring"), "cannot predict the exchange 'Ring': no row of --system has it"),

@@ -12,6 +12,7 @@ from equipoise.planning.sections.examples_types import ExamplesPrediction, Examp
 from equipoise.planning.sections.step_time_types import NetworkLink, StepTimePrediction, StepTimeSection
 from jobs.cli.plan_report import (
     format_examples_to_target,
+    format_exchanges,
     format_link,
     format_milliseconds,
     format_plan,
@@ -232,3 +233,11 @@ def test_change_of_the_answer_is_given_with_its_unit():
     text = format_plan(document)
     assert "the answer changes at 500 Mbit/s on the slowest links" in text
     assert "the answer changes at 2.5 ms a message on the slowest links" in text
+
+
+def test_predictions_that_were_asked_for_are_shown_also_where_they_are_those_of_the_plan():
+    rows = [replace(predict_step(2, 8), exchange=name, bits_per_second=1e9) for name in ("bf16", "local:8")]
+    section = replace(build_section(*rows), exchange="bf16", bits_per_second=1e9)
+    assert format_exchanges(section, is_requested=True) == []  # measured
+    asked = format_exchanges(section, is_requested=True, names=["step/bf16"])
+    assert asked == ["bf16 at 1,000 Mbit/s, 2 x 8 on 1 node: a step takes 10 ms (8 to 12.5), measured"]

@@ -50,8 +50,24 @@ def test_servers_are_compared_with_the_workers_of_the_command_line():
     for workers in ("2", "1:3"):
         config = parse_train_options([*arguments, workers]).train_config()
         assert (config.servers, config.workers) == (2, int(workers[-1]))
-    with raises_code("option-range", "got 2 servers for 1 workers"):
+    with raises_code("option-range", "got 2 servers for 1 worker:"):
         parse_train_options([*arguments, "1"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--sync", "local:4", "--outer-lr", "0.5"], "--outer-lr has no effect with --sync local"),
+        (["--outer-momentum", "0.5"], "--outer-momentum has no effect with --sync step"),
+        (["--no-error-feedback"], "--no-error-feedback has no effect without --compression"),
+    ],
+)
+def test_options_of_another_way_of_exchange_are_refused(flags, part):
+    arguments = ["--workload", "digits", "--out", "runs/x", "--workers", "2"]
+    with raises_code("option-conflict", part):
+        parse_train_options([*arguments, *flags]).train_config()
+    effective = ["--sync", "diloco:4", "--outer-lr", "1", "--outer-momentum", "0", "--compression", "int8"]
+    assert parse_train_options([*arguments, *effective, "--no-error-feedback"]).train_config().outer_lr == 1
 
 
 def test_sharding_is_compared_with_the_workers_of_the_command_line():

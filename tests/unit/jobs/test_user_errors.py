@@ -30,7 +30,7 @@ INVALID_COMMANDS = [
     ((*TRAIN_COMMAND, "--out", "x", "--init-from", TOO_LONG_NAME), "File name too long"),
     ((*TRAIN_COMMAND, "--out", "\udcff"), "unprintable characters"),
     ((*SWEEP_COMMAND, "--out", SECRET_URL), "has a password in it"),
-    ((*SWEEP_COMMAND, "--out", "x", "--seed", str(2**63 - 500)), "seed must be below 2**63"),
+    ((*SWEEP_COMMAND, "--out", "x", "--seed", str(2**63 - 500)), "--seed must be below 2**63"),
     (("sweep", "--workload", "tests.support.workloads:without_target", "--out", "x"), "target, and a plan"),
     ((*TRAIN_COMMAND, "--out", "x", "--lower-is-better"), "cannot apply --lower-is-better to digits"),
     ((*SWEEP_COMMAND, "--out", "x", "--lower-is-better"), "cannot apply --lower-is-better to digits"),

@@ -154,8 +154,12 @@ def test_numbers_begin_at_the_smallest_that_means_something(smallest, below):
 def test_numbers_end_at_the_largest_count_and_shares_at_one():
     assert parse_exchange("local:1e12").interval == 10**12 and parse_exchange("topk:1").compression == "topk:1"
     for text in ("local:1000000000001", "async:1e13", "topk:1.001"):
-        with raises_code("option-range"):
+        with raises_code("option-range", "above 0 and up to 1" if "topk" in text else "at least", text):
             parse_exchange(text)
+    with raises_code("option-range", "a whole number of at least 1 and at most 1e+12"):
+        parse_exchange("local:1000000000001")
+    with raises_code("option-range", "write it such as local:8/bf16"):
+        parse_exchange("local:8,bf16")
 
 
 def test_shares_of_the_bytes_of_an_exact_sum():

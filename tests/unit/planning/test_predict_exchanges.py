@@ -41,15 +41,15 @@ def test_gaps_are_told_once_with_what_they_are_of():
     predictor = build_predictor((1, 2, 8, 0.5, "ours", np.nan, np.nan, np.nan), (1, 2, 16, 0.6, "ours", *[np.nan] * 3))
     settings = [HERE, ClusterSetting(1, 2, 16), ClusterSetting(1, 1, 8)]
     predictions, gaps = predict_exchanges(predictor, settings, ["", "ours"], [1e9])
-    assert predictions == [] and [gap.partition(":")[0] for gap in gaps] == [
-        "exact sums on 2 workers at 1e+09 bits per second",
-        "ours on 2 workers at 1e+09 bits per second",
-        "exact sums on 1 worker at 1e+09 bits per second",
-        "ours on 1 worker at 1e+09 bits per second",
+    assert predictions == [] and [gap.partition(" needs ")[0] for gap in gaps] == [
+        "exact sums on 2 workers at 1 Gbit/s",
+        "ours on 2 workers at 1 Gbit/s",
+        "exact sums on 1 worker at 1 Gbit/s",
+        "ours on 1 worker at 1 Gbit/s",
     ]
     known, gaps = predict_exchanges(predictor, settings[:2], ["ours", ""], [None])
     assert [row.seconds for row in known] == [0.5, 0.6] and all(row.measured for row in known)
-    assert [gap.partition(":")[0] for gap in gaps] == ["exact sums on 2 workers"]
+    assert [gap.partition(" needs ")[0] for gap in gaps] == ["exact sums on 2 workers"]
 
 
 def test_what_is_measured_has_the_setting_the_way_and_the_rate():

@@ -45,6 +45,11 @@ def test_other_texts_are_no_sync(text):
         parse_sync(text)
 
 
+def test_a_way_of_exchange_is_taken_apart_into_its_options():
+    with raises_code("option-choice", "write it such as --sync local:4 --compression bf16"):
+        parse_sync("local:4/bf16")
+
+
 @pytest.mark.parametrize("text", ["async", "async:", "async:-1", "async:1.0", f"async:{MAX_COUNT + 1}"])
 def test_a_wrong_staleness_is_refused_with_an_example_of_its_own(text):
     with raises_code("option-choice", "async:4"):

@@ -1,6 +1,7 @@
 import pytest
 
 from equipoise.config import TrainConfig
+from equipoise.formatting import format_flag
 from equipoise.registries.recipe_registry import BatchGrowth, GrowthStage, parse_growth, scale_lr
 from equipoise.training.loop import Training
 from tests.support.errors import raises_code
@@ -44,7 +45,7 @@ def test_rate_of_a_workload_is_scaled_where_none_is_given():
 def test_a_rule_needs_no_more_than_its_base():
     with raises_code("option-conflict", "--scaling-rule"):
         TrainConfig(workload="digits", base_batch=64)
-    with raises_code("option-choice", "scaling_rule"):
+    with raises_code("option-choice", "--scaling-rule"):
         TrainConfig(workload="digits", scaling_rule="cubic")
     with raises_code("option-range", "lr"):
         TrainConfig(workload="digits", scaling_rule="linear", lr=1e6, batch_size=64).with_defaults()
@@ -53,14 +54,14 @@ def test_a_rule_needs_no_more_than_its_base():
 @pytest.mark.parametrize("name", ["label_smoothing", "average_weights"])
 @pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
 def test_shares_are_from_0_to_below_1(name, value):
-    with raises_code("option-range", name):
+    with raises_code("option-range", format_flag(name)):
         TrainConfig(workload="digits", **{name: value})
 
 
 @pytest.mark.parametrize("name", ["mixup", "trust"])
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
 def test_other_numbers_are_finite_and_not_negative(name, value):
-    with raises_code("option-range", name):
+    with raises_code("option-range", format_flag(name)):
         TrainConfig(workload="digits", **{name: value})
 
 

@@ -210,7 +210,7 @@ def test_options_with_an_algorithm_for_other_numbers_of_workers_are_refused(name
 
 
 def test_unknown_algorithm_and_one_for_a_command_are_refused():
-    with raises_code("option-choice", "all_reduce must be one of backend, auto, ring"):
+    with raises_code("option-choice", "--all-reduce must be one of backend, auto, ring"):
         replace(FP32, all_reduce="star")
     with raises_code("option-conflict", "--all-reduce has no effect on a --command"):
         TrainConfig(command="train {lr}", all_reduce="ring")

@@ -8,11 +8,11 @@ import torch.distributed as dist
 from torch import nn
 
 from equipoise.config import TrainConfig
-from equipoise.planning.exchanges.compression_cost import GradientShapes, compression_cost
+from equipoise.planning.exchanges.compression_cost import GradientShapes, compression_cost, find_largest_rank
 from equipoise.registries.exchange_registry import parse_compression
 from equipoise.training.gradient_sums.compression_checks import (
     check_compression,
-    find_largest_rank,
+    fold_shape,
     require_floating,
     require_usable_rank,
 )
@@ -171,9 +171,10 @@ def test_matrices_that_go_exact_are_named_in_a_line():
 
 @pytest.mark.parametrize("shape", [(2, 2), (3, 3), (8, 10), (10, 8), (64, 3, 3, 3)])
 def test_largest_rank_is_the_last_that_saves_numbers(shape):
-    numbers, sides = torch.empty(shape).numel(), shape[0] + torch.empty(shape)[0].numel()
-    assert find_largest_rank(torch.empty(shape)) == max(
-        (rank for rank in range(numbers) if rank * sides < numbers), default=0
+    rows, columns = fold_shape(torch.empty(shape))
+    assert (rows, rows * columns) == (shape[0], torch.empty(shape).numel())
+    assert find_largest_rank(rows, columns) == max(
+        (rank for rank in range(rows * columns) if rank * (rows + columns) < rows * columns), default=0
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from equipoise.planning.exchange_choice.exchange_bounds import DEFAULT_CANDIDATES
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
-from jobs.ray_tune.exchanges.exchange_option import require_usable_exchanges
+from jobs.ray_tune.exchanges.exchange_option import require_usable_exchanges, require_usable_ranks
 from jobs.ray_tune.exchanges.exchange_sweep import (
     add_asynchronous_candidate,
     keep_candidates_between_nodes,
@@ -45,6 +45,17 @@ def test_named_ways_need_several_workers_and_a_workload():
         require_usable_exchanges(("bf16",), 2, "train {lr}")
     for switch in ("auto", "none"):
         require_usable_exchanges((switch,), 1, "train {lr}")
+
+
+def test_a_rank_must_shorten_a_matrix_of_the_model():
+    shapes = [(10, 20), (20,), (4, 3, 3, 3)]  # of rank 6 two matrices of the first have 180 numbers of its 200
+    require_usable_ranks(("powersgd:6", "bf16", "local:8"), shapes)
+    require_usable_ranks(("powersgd:100000",), ())  # of a command
+    require_usable_ranks(("auto",), shapes)
+    with raises_code("compression-unusable", "cannot try powersgd:7: no matrix", "choose powersgd:6 or a lower rank"):
+        require_usable_ranks(("bf16", "powersgd:7"), shapes)
+    with raises_code("compression-unusable", "choose bf16 or int8"):
+        require_usable_ranks(("powersgd:1",), [(20,)])
 
 
 def test_sweep_refuses_them_before_anything_is_measured():
