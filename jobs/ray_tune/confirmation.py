@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import geometric_mean
 
 from equipoise.config import TrainConfig
 from equipoise.planning.build_document import build_plan_document
@@ -16,6 +17,7 @@ from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
 from equipoise.planning.document import PLAN_FILE, PlanDocument, PlanEntry
 from equipoise.planning.energy.plan_energy import add_energy_front, label_energy
 from equipoise.planning.energy.step_energy import assume_power, fit_step_energy
+from equipoise.planning.exchange_choice.exchange_bounds import MIN_GAIN
 from equipoise.planning.exchanges.training_options import name_exchange, replace_exchange
 from equipoise.planning.replanning.folder_tables import read_sweep_request
 from equipoise.planning.replanning.refuting_runs import add_refuting_runs
@@ -32,6 +34,9 @@ from jobs.ray_tune.exchanges.plan_memory import add_memory_verdicts, limit_memor
 
 CONFIRMATION_SEED_OFFSET = 1000  # above the seeds of all trials: the plan is tested on a seed that it was not chosen by
 MAX_FURTHER_PLANS = 2  # tried after a plan was refuted, while there is time
+MAX_TURNS = 3  # of runs of a plan and of exact sums: short runs scatter by half, and a single pair is a coin
+CLEAR_GAIN = 2.0  # times as fast, after which no further turn is needed
+SHORT_TURN_SECONDS = 30.0  # of a turn that may follow whatever time is left
 
 
 class RunStopped(Exception):  # noqa: N818 - an interruption, not an error
@@ -52,7 +57,7 @@ def confirm_plan(
     for _ in range(1 + MAX_FURTHER_PLANS):
         if document.plan is None:
             return document
-        results = run_in_turns(base, folder, document.plan, document.runner_up, refuted)
+        results = run_in_turns(base, folder, document.plan, document.runner_up, refuted, deadline)
         if have_confirmed(results):
             document = document.with_confirmations((*refuted, *results))
             write_json(out / PLAN_FILE, document.to_json())
@@ -81,17 +86,38 @@ def run_in_turns(
     plan: PlanEntry,
     runner_up: PlanEntry | None,
     refuting_runs: Sequence[ConfirmationResult],
+    deadline: float,
 ) -> list[ConfirmationResult]:
-    """Train with a plan; if it has another way of exchange, with its runner-up with exact sums before it."""
-    plans = [runner_up, plan] if plan.exchange and runner_up else [plan]
-    return [run_confirmation(base, folder, other, refuting_runs) for other in plans]
+    """Train with a plan; if it has another way of exchange, in turns with its runner-up with exact sums, which begins.
+
+    Where the first two runs do not tell clearly which is faster, more follow, as far as they are short or there is time
+    until `deadline`.
+    """
+    if not plan.exchange or runner_up is None:
+        return [run_confirmation(base, folder, plan, refuting_runs)]
+    results: list[ConfirmationResult] = []
+    for _ in range(MAX_TURNS):
+        start = time.time()
+        for other in (runner_up, plan):
+            results.append(run_confirmation(base, folder, other, [*refuting_runs, *results]))
+        seconds = time.time() - start
+        is_affordable = seconds <= SHORT_TURN_SECONDS or time.time() + seconds <= deadline
+        if not have_confirmed(results) or min(list_gains(results)) >= CLEAR_GAIN or not is_affordable:
+            break
+    return results
 
 
 def have_confirmed(results: Sequence[ConfirmationResult]) -> bool:
-    """Return whether the last run confirmed its plan and was faster than any before it, which had exact sums."""
-    *others, own = results
-    times = [other.seconds for other in others if other.seconds is not None]
-    return own.status == "confirmed" and own.seconds is not None and own.seconds < min(times, default=math.inf)
+    """Return whether a run confirmed its plan; of runs in turns, whether those of the plan were faster each time."""
+    gains = list_gains(results)
+    is_faster = not gains or (min(gains) > 1 and geometric_mean(gains) >= MIN_GAIN)
+    return results[-1].status == "confirmed" and is_faster
+
+
+def list_gains(results: Sequence[ConfirmationResult]) -> list[float]:
+    """Return how many times as fast each run of a plan was as that with exact sums before it; none of a lone run."""
+    pairs = zip(results[::2], results[1::2], strict=False)
+    return [(exact.seconds or math.inf) / own.seconds if own.seconds else 0.0 for exact, own in pairs]
 
 
 def write_plan(

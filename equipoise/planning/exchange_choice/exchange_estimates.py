@@ -8,6 +8,7 @@ import numpy as np
 from equipoise.planning.build_document import build_plan_entry
 from equipoise.planning.document import PlanEntry
 from equipoise.planning.exchange_choice.exact_fits import ExactFits
+from equipoise.planning.exchange_choice.exchange_bounds import MIN_GAIN
 from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts
 from equipoise.planning.exchange_choice.ratio_table import RatioEstimate, RatioTable
 from equipoise.planning.exchanges.exchange_name import parse_exchange
@@ -110,6 +111,14 @@ def apply_exchange(
         seconds_draws=exact.seconds_draws * step_seconds / exact.step_seconds * draws * noise,
         measured=is_timed and ratio.is_measured,
     )
+
+
+def is_clear_gain(speedup: IntervalEstimate) -> bool:
+    """Return whether all of the interval of a speed-up over exact sums is enough for another way of exchange.
+
+    The best of several estimates is usually too good, so that a value alone would often be luck.
+    """
+    return speedup.low >= MIN_GAIN
 
 
 def estimate_interval(value: float, draws: FloatArray) -> IntervalEstimate:

@@ -1,7 +1,7 @@
 """Verdict on each way of exchange, with the reason in one sentence.
 
-One is used if it is at least 5 % sooner than the best setting with exact sums, and sooner with all of its interval: on
-fast links none is.
+One is used if it is at least 5 % sooner than the best setting with exact sums with all of its interval: on fast links
+none is.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,6 +21,7 @@ from equipoise.planning.exchange_choice.exchange_estimates import (
     ExchangeEstimate,
     estimate_exchanges,
     estimate_interval,
+    is_clear_gain,
 )
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict, VerdictName
 from equipoise.planning.exchange_choice.ratio_table import RatioTable
@@ -83,7 +84,7 @@ def judge_exchanges(
 
 def beats_exact_sums(estimate: ExchangeEstimate) -> bool:
     """Return whether a way of exchange is clearly enough sooner than exact sums to be used."""
-    return estimate.speedup.value >= MIN_GAIN and estimate.speedup.low > 1
+    return is_clear_gain(estimate.speedup)
 
 
 def family_name(name: str) -> str:

@@ -10,7 +10,7 @@ from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.document import PlanDocument, PlanEntry
 from equipoise.planning.examples_to_target import ExamplesCurve
 from equipoise.planning.exchange_choice.exchange_bounds import MIN_GAIN
-from equipoise.planning.exchange_choice.exchange_estimates import estimate_interval
+from equipoise.planning.exchange_choice.exchange_estimates import estimate_interval, is_clear_gain
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeVerdict, SwitchesAt, VerdictName
 from equipoise.planning.exchange_choice.exchange_verdicts import format_gain, format_ratio
 from equipoise.planning.exchanges.compose_exchange import ClusterSetting
@@ -85,7 +85,7 @@ def estimate_speedup(candidate: ExchangeCandidate, exact: ExchangeCandidate) -> 
 def does_win(candidate: ExchangeCandidate, exact: ExchangeCandidate) -> bool:
     """Return whether a candidate is clearly enough sooner than exact sums to be used."""
     speedup = estimate_speedup(candidate, exact)
-    return speedup is not None and speedup.value >= MIN_GAIN and speedup.low > 1
+    return speedup is not None and is_clear_gain(speedup)
 
 
 def add_exchange_verdicts(

@@ -16,7 +16,7 @@ from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.step_time_model import StepSettings
 from jobs.cli.plan_report import format_confirmation, format_plan
-from jobs.ray_tune.confirmation import have_confirmed
+from jobs.ray_tune.confirmation import have_confirmed, list_gains
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts, build_exchange_facts, seconds_in_table
 from jobs.ray_tune.exchanges.exchange_sweep import ExchangeSweep
 from jobs.ray_tune.exchanges.exchange_tables import add_exchange_steps
@@ -175,3 +175,14 @@ def test_winner_must_be_faster_than_the_exact_plan_when_both_are_run(slow):
     assert not have_confirmed([build_refuting_run(plan, 4.9), own])
     assert have_confirmed([build_refuting_run(plan, None), own])
     assert not have_confirmed([exact, replace(build_refuting_run(plan, 6.5), exchange="local:8")])
+
+
+def test_runs_in_turns_confirm_a_plan_that_is_faster_each_time_and_enough_on_average(slow):
+    plan = replace(slow.exact.plan, seconds=IntervalEstimate(value=5, low=4, high=6))
+    own, missed = (replace(build_refuting_run(plan, seconds), exchange="local:8") for seconds in (5.0, None))
+    runs = {seconds: build_refuting_run(plan, seconds) for seconds in (4.9, 5.1, 5.2, 5.5)}
+    assert list_gains([runs[5.5], own, runs[5.1], own, runs[4.9]]) == pytest.approx([1.1, 1.02])
+    assert list_gains([own]) == [] and list_gains([runs[5.5], missed]) == [0]
+    assert have_confirmed([runs[5.5], own, runs[5.1], own])  # 1.06 on average
+    assert not have_confirmed([runs[5.2], own]) and not have_confirmed([runs[5.2], own, runs[5.1], own])
+    assert not have_confirmed([runs[5.5], own, runs[5.5], own, runs[4.9], own])

@@ -59,7 +59,8 @@ def build_estimate(fits, speedup, name="local:16", ratio=1.25, momentum=None):
 SPEEDUPS = [
     ((1.5, 1.2, 1.8), "slower", "50% sooner, but later than bf16"),
     ((1.5, 1.0, 1.8), "unknown", "50% sooner, but not clearly: more seeds would tell"),
-    ((MIN_GAIN, 1.01, 1.8), "slower", "5% sooner, but later than bf16"),
+    ((1.2, MIN_GAIN, 1.8), "slower", "20% sooner, but later than bf16"),
+    ((MIN_GAIN, 1.01, 1.8), "unknown", "5% sooner, but not clearly: more seeds would tell"),
     ((JUST_BELOW_GAIN, 1.01, 1.4), "no gain", "at most 40% sooner"),
     ((MIN_GAIN, 0.9, 1.4), "unknown", "5% sooner, but not clearly: more seeds would tell"),
     ((0.8, 0.7, 0.99), "slower", "1.2 times as long as exact sums"),
@@ -111,7 +112,7 @@ def test_a_way_of_exchange_that_takes_all_of_the_memory_fits(world):
 
 
 @pytest.mark.parametrize(
-    ("value", "low", "beats"), [(MIN_GAIN, 1.001, True), (MIN_GAIN, 1.0, False), (1.04, 1.01, False)]
+    ("value", "low", "beats"), [(1.2, MIN_GAIN, True), (1.2, 1.049, False), (MIN_GAIN, 1.001, False)]
 )
 def test_exact_sums_are_beaten_by_a_clear_gain_alone(world, value, low, beats):
     assert beats_exact_sums(build_estimate(world[0], (value, low, 2.0))) == beats
