@@ -53,17 +53,20 @@ def main() -> None:
     parser.add_argument("--workers", nargs="+", default=["2"], help="numbers of workers; one alone needs no network")
     parser.add_argument("--batch-size", default="16:256", help="batch sizes of the sweeps")
     parser.add_argument("--repeats", type=int, default=1, help="runs of each plan")
+    parser.add_argument("--first-seed", type=int, default=0, help="number of the first sweep, to go on with others")
+    parser.add_argument("--keep", type=Path, help="folder to keep the sweeps and what they printed in")
     options = parser.parse_args()
     for rate, count, workload in (
         (SLOW_MBIT, options.seeds, SLOW_WORKLOAD),
         (FAST_MBIT, options.fast_sweeps, options.fast_workload),
     ):
         results = []
-        for seed in range(count):
-            with TemporaryDirectory() as folder:
+        for seed in range(options.first_seed, options.first_seed + count):
+            with TemporaryDirectory() as temporary:
+                folder = options.keep / f"{rate:.0f}-{seed}" if options.keep else temporary
                 limits = ("--budget-seconds", options.budget_seconds, "--batch-size", options.batch_size)
                 flags = ("--workers", *options.workers, *limits)
-                results.append(measure_sweep(Path(folder), workload, rate, seed, flags, options.repeats))
+                results.append(measure_sweep(Path(folder).absolute(), workload, rate, seed, flags, options.repeats))
             print(f"{describe_links(rate)}, seed {seed}: {describe_result(results[-1])}", flush=True)
         if results:
             print(f"{describe_links(rate)}: {summarize_sweeps(results)}", flush=True)
@@ -109,6 +112,7 @@ def run_sweep(ray: SpreadCluster, out: Path, workload: str, *flags: str) -> Plan
     process = ray.run(sys.executable, "-m", *command, timeout=MAX_SECONDS)
     if not (out / "plan.json").exists():
         raise RuntimeError(process.stdout[-2000:] + process.stderr[-2000:])
+    out.with_name("output.txt").write_text(process.stdout)
     return PlanDocument.read(out / "plan.json")
 
 

@@ -36,7 +36,7 @@ CONFIRMATION_SEED_OFFSET = 1000  # above the seeds of all trials: the plan is te
 MAX_FURTHER_PLANS = 2  # tried after a plan was refuted, while there is time
 MAX_TURNS = 3  # of runs of a plan and of exact sums: short runs scatter by half, and a single pair is a coin
 CLEAR_GAIN = 2.0  # times as fast, after which no further turn is needed
-SHORT_TURN_SECONDS = 30.0  # of a turn that may follow whatever time is left
+SHORT_TURN_SECONDS = 60.0  # of a turn that may follow whatever time is left
 
 
 class RunStopped(Exception):  # noqa: N818 - an interruption, not an error

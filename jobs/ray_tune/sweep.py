@@ -40,7 +40,7 @@ from jobs.cluster.wait import wait_for_slots
 from jobs.ray_train.trackers import build_tracker_callbacks
 from jobs.ray_tune.confirmation import confirm_plan
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts, build_exchange_facts
-from jobs.ray_tune.exchanges.exchange_option import require_usable_ranks
+from jobs.ray_tune.exchanges.exchange_option import names_no_exchange, require_usable_ranks
 from jobs.ray_tune.exchanges.exchange_sweep import (
     ExchangeSweep,
     add_asynchronous_candidate,
@@ -145,7 +145,14 @@ def run_sweep(options: SweepOptions, worker_setup: Callable[[], None] | None = N
         facts = replace(facts, candidates=()) if options.recipes else facts
         facts = keep_candidates_between_nodes(facts, options.exchanges, int(timings.steps.nodes.max()))
         facts = add_asynchronous_candidate(facts, options.exchanges, timings.steps)
-        exchange_sweep = ExchangeSweep(facts, timings, step_time_fit, trials, options.budget.seconds)
+        exchange_sweep = ExchangeSweep(
+            facts,
+            timings,
+            step_time_fit,
+            trials,
+            options.budget.seconds,
+            are_named=not names_no_exchange(options.exchanges),
+        )
         if not options.recipes:
             exchange_sweep.reserve_time()
             run_search(options, trials, fastest, callbacks)

@@ -1,8 +1,10 @@
 """Optimistic bounds: how much sooner each way of exchange could reach the target if it needed no more examples.
 
-What does not gain 5 % even so is not tried. Of the others at most one compression, one `local:H` and one `async:S`
-are, and one `server` is timed: it needs no more examples. DiLoCo sends what local SGD sends, as often, so that its
-bound is the same: it is tried after `local:H`, at the interval that is best there, and not as a candidate of its own.
+What does not gain 5 % even so is not tried, nor what would gain less than 25 % with the examples that it usually needs,
+unless the user has named it: a few pairs of runs do not tell that from luck. Of the others at most one compression, one
+`local:H` and one `async:S` are, and one `server` is timed: it needs no more examples. DiLoCo sends what local SGD
+sends, as often, so that its bound is the same: it is tried after `local:H`, at the interval that is best there, and not
+as a candidate of its own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,6 +20,7 @@ from equipoise.planning.parameter_servers.asynchronous_rate import mean_stalenes
 from equipoise.planning.step_time_model import StepSettings
 
 MIN_GAIN = 1.05  # times sooner than the best exact plan
+MIN_EXPECTED_GAIN = 1.25  # times sooner with the usual examples; three pairs of runs tell their ratio within 15 to 20 %
 COMPRESSIONS = ("bf16", "int8", "powersgd:4", "topk:0.01")
 INTERVALS = tuple(2**power for power in range(1, 9))
 DEFAULT_CANDIDATES = (*COMPRESSIONS, *(f"local:{interval}" for interval in INTERVALS))
@@ -61,6 +64,11 @@ class ExchangeBound:
     def may_gain(self) -> bool:
         """Whether it could be enough sooner to be worth trials."""
         return self.max_speedup >= MIN_GAIN
+
+    @property
+    def is_worth_trials(self) -> bool:
+        """Whether a sweep could tell its gain from luck, if it needs the usual examples."""
+        return self.may_gain and (self.prior_speedup >= MIN_EXPECTED_GAIN or not self.needs_trials)
 
     @property
     def is_sync(self) -> bool:
@@ -122,15 +130,17 @@ def expect_ratio(name: str, workers: int) -> float:
     return (1 + drift) * PRIOR_RATIOS.get(method.compression.partition(":")[0], 1.0)
 
 
-def select_survivors(bounds: Sequence[ExchangeBound]) -> list[ExchangeBound]:
+def select_survivors(bounds: Sequence[ExchangeBound], are_named: bool = False) -> list[ExchangeBound]:
     """Return the ways of exchange to try, at most one of each kind, the most promising first.
 
     Of those that may gain, the one with the largest speed-up by the usual examples counts: by the bound alone the
-    rarest exchange and the smallest share would always win.
+    rarest exchange and the smallest share would always win. Those that a user has named need no gain that trials can
+    tell from luck.
     """
     groups: dict[str, ExchangeBound] = {}
     for bound in sorted(bounds, key=lambda bound: (-bound.prior_speedup, bound.exchange)):
-        if bound.may_gain and parse_exchange(bound.exchange).sync != "diloco":
+        is_tried = bound.may_gain if are_named else bound.is_worth_trials
+        if is_tried and parse_exchange(bound.exchange).sync != "diloco":
             groups.setdefault(bound.group, bound)
     return sorted(groups.values(), key=lambda bound: -bound.prior_speedup)
 

@@ -106,8 +106,10 @@ class ExchangeSweep:
         step_fit: StepTimeFit,
         trials: SweepTrials,
         budget_seconds: float,
+        are_named: bool = False,
     ) -> None:
         self.facts, self.timings, self.step_fit, self.trials = facts, timings, step_fit, trials
+        self.are_named = are_named  # by the user, who wants them tried whatever they may gain
         self.max_seconds = MAX_BUDGET_SHARE * budget_seconds
         self.last_deadline = self.deadline = trials.deadline
         self.folder = trials.folder.parent / "system"
@@ -123,7 +125,7 @@ class ExchangeSweep:
         if len(runs) < MIN_FINISHED_TRIALS or not runs.reached.any():
             return False
         fits = self.fit_exact(runs)
-        return fits is not None and bool(select_survivors(self.bound_all(fits)))
+        return fits is not None and bool(select_survivors(self.bound_all(fits), self.are_named))
 
     def fit_exact(self, runs: pd.DataFrame) -> ExactFits | None:
         """Fit the step times and finished trials with exact sums."""
@@ -204,13 +206,15 @@ class ExchangeSweep:
         What was timed was the most promising before, and its trials go on.
         """
         timed = {row.exchange for row in self.facts.timings.steps}
-        kept = select_survivors([bound for bound in bounds if bound.exchange in timed])
+        kept = select_survivors([bound for bound in bounds if bound.exchange in timed], self.are_named)
         groups = {bound.group for bound in kept}
-        return [*kept, *(bound for bound in select_survivors(bounds) if bound.group not in groups)]
+        others = select_survivors(bounds, self.are_named)
+        return [*kept, *(bound for bound in others if bound.group not in groups)]
 
     def list_untimed_compressions(self, bounds: Sequence[ExchangeBound]) -> list[str]:
         """Return the compressions that may gain if encoding were free, and whose encoding was not timed."""
-        compressions = (parse_exchange(bound.exchange).compression for bound in bounds if bound.may_gain)
+        tried = [bound for bound in bounds if (bound.may_gain if self.are_named else bound.is_worth_trials)]
+        compressions = [parse_exchange(bound.exchange).compression for bound in tried]
         known = self.facts.timings.encode_seconds
         return [name for name in dict.fromkeys(compressions) if name != "none" and name not in known]
 
@@ -261,7 +265,14 @@ def describe_no_gain(bounds: Sequence[ExchangeBound]) -> str:
     """Say in a line that no other way of exchange is worth trials, and how much the best one could gain."""
     if not bounds:
         return "no other way of exchange is tried: what they would take is not known here"
-    return f"no other way of exchange is tried: the best, {bounds[0].exchange}, would be {format_bound(bounds[0])}"
+    if not bounds[0].may_gain:
+        return f"no other way of exchange is tried: the best, {bounds[0].exchange}, would be {format_bound(bounds[0])}"
+    best = max(bounds, key=lambda bound: bound.prior_speedup)
+    expected = f"{format_number(best.prior_speedup)} times as fast, which a few runs do not tell from luck"
+    return (
+        f"no other way of exchange is tried: with the usual examples the best, {best.exchange}, would be"
+        f" {expected if best.prior_speedup > 1 else 'no faster'}; --exchanges {best.exchange} tries it"
+    )
 
 
 def format_bound(bound: ExchangeBound) -> str:

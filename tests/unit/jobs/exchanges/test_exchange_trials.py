@@ -83,7 +83,7 @@ def test_table_of_runs_has_columns_on_the_exchange_only_where_there_are_others(t
 @pytest.fixture(scope="module")
 def search():
     fits, costs, _ = fit_world(ExchangeWorld())
-    survivors = select_survivors(bound_exchanges(fits, costs))
+    survivors = select_survivors(bound_exchanges(fits, costs), are_named=True)
     assert {bound.is_sync for bound in survivors} == {True, False}
     return ExchangeSearch(fits, costs, survivors, [64, 128, 256, 512])
 

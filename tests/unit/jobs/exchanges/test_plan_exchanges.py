@@ -11,14 +11,14 @@ from equipoise.config import TrainConfig
 from equipoise.planning.build_document import PlanRequest, build_plan_document
 from equipoise.planning.confirmation import find_plan_status
 from equipoise.planning.document import PlanDocument
-from equipoise.planning.exchange_choice.exchange_bounds import DEFAULT_CANDIDATES
+from equipoise.planning.exchange_choice.exchange_bounds import DEFAULT_CANDIDATES, bound_exchanges
 from equipoise.planning.exchange_choice.exchange_costs import ExchangeCosts
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.planning.step_time_model import StepSettings
 from jobs.cli.plan_report import format_confirmation, format_plan
 from jobs.ray_tune.confirmation import have_confirmed, list_gains
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts, build_exchange_facts, seconds_in_table
-from jobs.ray_tune.exchanges.exchange_sweep import ExchangeSweep
+from jobs.ray_tune.exchanges.exchange_sweep import ExchangeSweep, describe_no_gain
 from jobs.ray_tune.exchanges.exchange_tables import add_exchange_steps
 from jobs.ray_tune.exchanges.plan_exchanges import add_sweep_verdicts, list_exchange_runs, select_exact_request
 from jobs.ray_tune.tuner import SweepTrials
@@ -86,6 +86,17 @@ def test_time_is_reserved_only_where_a_way_of_exchange_may_gain(tmp_path):
     without = build_sweep(SLOW, tmp_path, ())
     without.reserve_time()
     assert without.trials.deadline == without.last_deadline and without.trials.reserve is None
+
+
+def test_a_gain_that_trials_cannot_tell_from_luck_is_tried_only_by_name():
+    fits, costs, _ = fit_world(SLOW)
+    bound = bound_exchanges(fits, costs, ["local:16"])[0]
+    small = replace(bound, max_speedup=1.3, prior_speedup=1.2)
+    assert "with the usual examples the best, local:16, would be 1.2 times as fast" in describe_no_gain([small])
+    assert "--exchanges local:16 tries it" in describe_no_gain([small])
+    none = replace(bound, max_speedup=1.04, prior_speedup=1.0)
+    assert describe_no_gain([none]).endswith("would be at most 1.04 times as fast, if it needed no more examples")
+    assert "is not known here" in describe_no_gain([])
 
 
 def test_timed_steps_correct_the_closed_form_at_their_setting():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from equipoise.planning.exchange_choice.exchange_bounds import (
+    MIN_EXPECTED_GAIN,
     MIN_GAIN,
     ExchangeBound,
     expect_ratio,
@@ -13,7 +14,12 @@ from equipoise.planning.exchange_choice.exchange_bounds import (
     select_survivors,
     split_step,
 )
-from equipoise.planning.exchange_choice.exchange_estimates import ExchangeEstimate, apply_exchange, estimate_interval
+from equipoise.planning.exchange_choice.exchange_estimates import (
+    ExchangeEstimate,
+    apply_exchange,
+    estimate_interval,
+    is_clear_gain,
+)
 from equipoise.planning.exchange_choice.exchange_verdicts import (
     MemoryFacts,
     beats_exact_sums,
@@ -79,7 +85,7 @@ def test_verdict_beside_a_winner(world, speedup, verdict, end):
 @pytest.mark.parametrize(("speedup", "verdict", "end"), [*SPEEDUPS, ((0.9, 0.8, 1.0), "no gain", "not sooner")])
 def test_verdict_by_tables_alone(speedup, verdict, end):
     interval = IntervalEstimate(value=speedup[0], low=speedup[1], high=speedup[2])
-    is_clear = interval.value >= MIN_GAIN and interval.low > 1
+    is_clear = is_clear_gain(interval)
     assert judge_speedup(interval, False, is_clear, "bf16") == (verdict, end)
     assert judge_speedup(interval, True, is_clear, "bf16") == ("use", format_gain(speedup[0]))
 
@@ -216,9 +222,12 @@ def test_survivors_are_one_of_each_kind():
         build_bound("diloco:4", 3.0, 2.5),
         build_bound("bf16", 1.6, 1.6),
         build_bound("int8", 1.7, 1.5),
-        build_bound("async:3", MIN_GAIN, 1.0),
+        build_bound("async:3", 1.4, MIN_EXPECTED_GAIN),
         build_bound("server", JUST_BELOW_GAIN, 9.0),
     ]
+    small = [build_bound("local:4", 1.4, 1.24), build_bound("bf16", 1.04, 1.04), build_bound("server", MIN_GAIN, 1.05)]
+    assert [bound.exchange for bound in select_survivors(small)] == ["server"]  # its steps alone are timed
+    assert [bound.exchange for bound in select_survivors(small, are_named=True)] == ["local:4", "server"]
     assert [bound.exchange for bound in select_survivors(bounds)] == ["bf16", "local:4", "async:3"]
     assert [bound.group for bound in bounds] == ["interval"] * 3 + ["compression"] * 2 + ["asynchronous", "exact"]
     assert [bound.needs_trials for bound in bounds] == [True] * 6 + [False]
