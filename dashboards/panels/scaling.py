@@ -16,7 +16,8 @@ from dashboards.theme import (
     series_symbol,
     set_log_axis,
 )
-from equipoise.planning.document import Bottleneck, PlanDocument, PlanEntry
+from equipoise.planning.bottleneck.bottleneck_text import BOTTLENECK_TEXT
+from equipoise.planning.document import PlanDocument, PlanEntry
 from equipoise.spacing import evenly_spaced_indices
 
 READING_OF_SPEEDUP = (
@@ -147,13 +148,15 @@ def describe_bottleneck(document: PlanDocument) -> list[str]:
     plan = document.plan
     if not plan:
         return []
-    explanations: dict[Bottleneck, str] = {
+    explanations = {
         "compute": "computing takes the largest part of a step: faster workers help, or more if the exchange permits",
         "exchange": "the gradient exchange takes the largest part of a step: a faster network would help",
         "noise": "its global batch is above the critical batch: more workers at this batch size would gain little",
         "data loading": "steps wait for batches: more readers, smaller files or cheaper augmentation would help",
     }
     where = format_cluster_shape(plan.nodes, plan.workers)
+    if plan.binding == "unknown":
+        return [f"What limits the plan ({where} x {plan.batch}) is not known: {BOTTLENECK_TEXT['unknown']}."]
     return [f"The plan ({where} x {plan.batch}) is bound by {plan.binding}: {explanations[plan.binding]}."]
 
 

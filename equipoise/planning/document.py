@@ -32,7 +32,7 @@ PLAN_SCHEMA = 1
 PLAN_KEYS = ("plan", "front", "warnings")
 """keys that every plan.json has, by which it is told from other JSON"""
 WRITE_PLAN_AGAIN = "write it again with equipoise plan or equipoise sweep"
-Bottleneck = Literal["compute", "exchange", "noise", "data loading"]
+Bottleneck = Literal["compute", "exchange", "noise", "data loading", "unknown"]
 """what limits the speed: computing, the exchange, or gradient noise past the critical batch"""
 
 
@@ -96,7 +96,8 @@ class PlanOptionEntry(PredictedSetting):
     """Setting that the plan was chosen from, with what limits its speed."""
 
     binding: Bottleneck
-    """what limits the speed: computing, the exchange, gradient noise past the critical batch, or reading batches"""
+    """what limits the speed: computing, the exchange, gradient noise past the critical batch, or reading batches;
+    unknown where no step times tell computing from the exchange"""
 
 
 @dataclass(frozen=True, kw_only=True)

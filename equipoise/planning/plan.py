@@ -55,6 +55,8 @@ class PlanOption:
     """degrees of freedom of `run_log_sd`"""
     measured: bool
     """true if the step time and the examples were both measured at this setting"""
+    tells_exchange: bool = True
+    """whether the step times tell computing from the exchange, as those of one worker do"""
     waits_for_data: bool = False
     """whether reading a batch takes longer than computing and exchanging it"""
 
@@ -138,6 +140,7 @@ def build_option(step_fit: StepTimeFit, curve: ExamplesCurve, shape: ClusterShap
         run_log_sd=float(np.hypot(seed_noise, step_fit.pace_sd)),
         degrees_of_freedom=freedom,
         measured=bool(len(measured_rows)) and global_batch in curve.batch_summary.index,
+        tells_exchange=shape.workers == 1 or step_fit.missing_measurements(1, 1, batch) is None,
         waits_for_data=bool(step_fit.waits_for_data(settings)[0]),
     )
 
@@ -208,6 +211,8 @@ def find_bottleneck(option: PlanOption, curve: ExamplesCurve) -> Bottleneck:
         return "noise"
     if option.waits_for_data:
         return "data loading"
+    if not option.tells_exchange:
+        return "unknown"
     return "exchange" if option.component_seconds[1] > option.component_seconds[0] else "compute"
 
 
@@ -223,10 +228,10 @@ def explain_option(option: PlanOption, runner_up_option: PlanOption | None, curv
     excess = ""
     if min_examples and curve.identifiable:
         excess = f", {option.examples / min_examples[0] - 1:.0%} more than the fewest possible"
+    parts = f" ({compute * 1000:.3g} ms computing, {exchange * 1000:.3g} ms exchanging, before overlap)"
     text = (
         f"a step of {option.global_batch} examples takes {format_number(option.step_seconds * 1000)} ms"
-        f" ({compute * 1000:.3g} ms computing, {exchange * 1000:.3g} ms exchanging, before overlap)"
-        f" and {option.examples:,.0f} examples reach the target{excess};"
+        f"{parts if option.tells_exchange else ''} and {option.examples:,.0f} examples reach the target{excess};"
         f" {BOTTLENECK_TEXT[find_bottleneck(option, curve)]}"
     )
     if runner_up_option is None:

@@ -263,7 +263,7 @@ class Training:
 
     def take_steps(self, count: int) -> Tensor:
         """Take optimizer steps, whole intervals of them, and return the losses by step and own micro-batch."""
-        losses = self.steps.run(self.step, count, self._lr_at)
+        losses = self.steps.run(self.step, count, self.peak_memory.follow_steps(self._lr_at))
         self.step += count
         return losses
 

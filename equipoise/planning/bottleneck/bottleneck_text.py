@@ -10,4 +10,5 @@ BOTTLENECK_TEXT: dict[Bottleneck, str] = {
         "steps wait for batches: more readers (--threads), smaller files or cheaper augmentation help, faster workers"
         " and networks do not"
     ),
+    "unknown": "step times of one worker would tell computing from the exchange, and which of the two to shorten",
 }

@@ -19,7 +19,6 @@ from equipoise.planning.memory.memory_verdicts import list_excess_candidates
 
 MIN_SIMILARITY = 0.75  # of a part of a name to a known one: one letter in four is wrong
 KNOWN_PARTS = [name for names in AXES.values() for name in names]
-NO_EXACT_RUNS = "rows with an empty column exchange in --system and --statistical"
 
 
 def add_notes(
@@ -31,18 +30,20 @@ def add_notes(
 ) -> PlanDocument:
     """Return the document with what speaks for its exchange against the others of the table, and what is missing."""
     names = predictor.rows.exchange.drop_duplicates().tolist()
-    notes = describe_unknown_names(names)
+    notes = [*describe_unknown_names(names), *describe_unused_runs(names, runs)]
     if document.plan is None:
         return replace(document, warnings=(*document.warnings, *notes))
     others = [candidate for candidate in candidates if candidate.name != chosen.name and candidate.document.plan]
     excess = {candidate.name for candidate in list_excess_candidates(candidates)}
     unplanned = sorted({*names} - {candidate.name for candidate in others} - {chosen.name} - excess)
+    if not parse_exchange(chosen.name).learns_exactly and find_best_exact(candidates) is None:
+        gap = find_gap("", chosen.rate, predictor, runs)
+        notes.append(f"{chosen.name} could not be compared with exact sums, which may be faster: {gap}")
+        unplanned = [name for name in unplanned if name]
     notes += [
         f"no plan with {name or EXACT_TEXT}: {find_gap(name, chosen.rate, predictor, runs)}" for name in unplanned
     ]
-    if not parse_exchange(chosen.name).learns_exactly and find_best_exact(candidates) is None:
-        gap = find_gap("", chosen.rate, predictor, runs) if "" in names else f"it needs {NO_EXACT_RUNS}"
-        notes.append(f"{chosen.name} could not be compared with exact sums, which may be faster: {gap}")
+    notes += describe_missing_workers(chosen, runs)
     try:
         require_trainable(chosen.name, document.plan.workers)
     except EquipoiseError as error:
@@ -67,9 +68,12 @@ def add_reason(document: PlanDocument, name: str, others: Iterable[ExchangeCandi
 def find_gap(name: str, rate: float | None, predictor: ExchangePredictor, runs: pd.DataFrame | None) -> str:
     """Return why there is no plan with a way of exchange of the table."""
     parts = [] if runs is None else [(workers, part) for workers, part in select_runs(runs, name) if len(part)]
+    value = f"{name} in its column exchange" if name else "an empty column exchange"
     if not parts:
-        return f"no training run of --statistical has {f'the exchange {name}' if name else 'exact sums'}"
+        return f"--statistical has no row with {value}"
     rows = predictor.rows[predictor.rows.exchange == name]
+    if rows.empty:
+        return f"--system has no row with {value}"
     timed = {int(workers) for workers in rows.workers}
     trained = {workers for workers, _ in parts if workers is not None}
     if trained and len(trained) == len(parts) and not trained & timed:
@@ -80,6 +84,34 @@ def find_gap(name: str, rate: float | None, predictor: ExchangePredictor, runs: 
             at_rate = "" if rate is None else f" at {format_bit_rate(rate / 8)}"
             return f"its step times{at_rate} need {gap}"
     return "its training runs do not tell the examples to the target"
+
+
+def describe_unused_runs(names: Sequence[str], runs: pd.DataFrame | None) -> list[str]:
+    """Return a sentence on the ways of exchange of training runs that no step time has, or none."""
+    if runs is None or "exchange" not in runs:
+        return []
+    unused = [name for name in runs.exchange.drop_duplicates() if name and name not in names]
+    texts = []
+    for name in unused:
+        similar = suggest_exchange(name) or "".join(get_close_matches(name, [*filter(None, names)], 1, MIN_SIMILARITY))
+        texts.append(f"{name!r}{f' (did you mean {similar}?)' if similar else ''}")
+    if not texts:
+        return []
+    return [f"training runs with {', '.join(texts)} are not used: --system has no row with that in its column exchange"]
+
+
+def describe_missing_workers(chosen: ExchangeCandidate, runs: pd.DataFrame | None) -> list[str]:
+    """Return a sentence on training runs that do not say how many workers averaged their weights, or none."""
+    method, rows = parse_exchange(chosen.name), chosen.request.system
+    if method.interval_family is None or runs is None or rows is None or rows.workers.nunique() < 2:
+        return []
+    own = runs[runs.exchange == chosen.name] if "exchange" in runs else runs
+    if "workers" in own and own.workers.notna().all():
+        return []
+    return [
+        f"training runs with {chosen.name} do not say in a column workers how many there were, on which their examples"
+        " depend: they count for any number"
+    ]
 
 
 def join_counts(counts: Iterable[int]) -> str:

@@ -114,7 +114,8 @@ def select_rows(
 ) -> PlanRequest:
     """Return the request with the step times of one exchange at one rate, measured or moved there from other rates."""
     rows = predictor.rows[predictor.rows.exchange == name]
-    at_rate = rows[rows.bits_per_second.isna() if rate is None else rows.bits_per_second == rate]
+    is_at_rate = rows.bits_per_second.isna() if rate is None else rows.bits_per_second == rate
+    at_rate = rows[is_at_rate | (rows.workers == 1)]  # one worker uses no link
     timed = set(at_rate[["nodes", "workers", "batch"]].itertuples(index=False, name=None))
     moved, energy = [], fit_step_energy(rows)
     firsts = rows.drop_duplicates(["nodes", "workers", "batch"])

@@ -77,6 +77,8 @@ def predict_exchanges(
     predictions: list[StepTimePrediction] = []
     gaps: dict[str, None] = {}
     for setting, name, rate in product(settings, names, rates):
+        if setting.workers == 1 and name and not predictor.is_measured(setting, name, rate):
+            continue  # one worker exchanges nothing
         seconds = predictor.predict_seconds(setting, name, rate)
         if isinstance(seconds, str):
             at_rate = "" if rate is None else f" at {format_bit_rate(rate / 8)}"

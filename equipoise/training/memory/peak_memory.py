@@ -8,7 +8,7 @@ the byte as torch.profiler, which takes 4 s to start and 40 ms more in a step of
 
 import gc
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ class PeakMemory:
         self.device, self.interval = device, interval
         self.is_due = is_measurable and device.type == "cpu" and can_trace_allocations()
         self.held_bytes = 0
+        self.trace: AllocationTrace | None = None
         self.bytes: int | None = None
         """peak of the last lap; None where it was not measured"""
 
@@ -48,9 +49,73 @@ class PeakMemory:
             self.bytes = torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
             return losses
         self.is_due = False
-        losses, peak = trace_peak(lambda: take_steps(self.interval))
-        self.bytes = self.held_bytes + peak
+        with AllocationTrace() as self.trace:
+            losses = take_steps(self.interval)
+        self.bytes, self.trace = self.held_bytes + self.trace.peak, None
         return torch.cat([losses, take_steps(count - self.interval)]) if count > self.interval else losses
+
+    def follow_steps(self, lr_at: Callable[[int], float]) -> Callable[[int], float]:
+        """Return the learning rate by step as a function that a loop calls when a step begins, to count until there."""
+        if (trace := self.trace) is None:
+            return lr_at
+
+        def begin_step(step: int) -> float:
+            trace.flush()
+            return lr_at(step)
+
+        return begin_step
+
+
+class AllocationTrace:
+    """Trace of what is allocated on the CPU, as a context manager.
+
+    Torch keeps a report of each operation, half a megabyte in a step of a small transformer: `flush` counts those so
+    far and forgets them. Garbage of before is not collected meanwhile: torch does not know how large it was. What
+    another thread frees is not seen, such as the last hold of gloo's threads on a tensor that they have exchanged.
+    """
+
+    def __init__(self) -> None:
+        self.peak = self.taken = 0
+        self.collects_garbage = gc.isenabled()
+
+    def __enter__(self) -> Self:
+        gc.disable()
+        self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        if self.collects_garbage:
+            gc.enable()
+
+    def flush(self) -> None:
+        """Count the allocations so far, and go on."""
+        self._end()
+        self._begin()
+
+    def _begin(self) -> None:
+        config = ProfilerConfig(
+            ProfilerState.CPU,
+            report_input_shapes=False,
+            profile_memory=True,
+            with_stack=False,
+            with_flops=False,
+            with_modules=False,
+            experimental_config=_ExperimentalConfig(),
+        )
+        TORCH_PROFILER._enable_profiler_legacy(config)
+
+    def _end(self) -> None:
+        events: list[Any] = [event for thread in TORCH_PROFILER._disable_profiler_legacy() for event in thread]
+        start = events[0]
+        changes = [
+            (start.cpu_elapsed_us(event), index, event.cpu_memory_usage())
+            for index, event in enumerate(events)
+            if event.kind() == "memory_alloc"
+        ]
+        for _, _, change in sorted(changes):
+            self.taken += change
+            self.peak = max(self.peak, self.taken)
 
 
 def can_trace_allocations() -> bool:
@@ -66,45 +131,8 @@ class Allocations(NamedTuple):
     """bytes that were still taken at its end"""
 
 
-def trace_peak(function: Callable[[], Result]) -> tuple[Result, int]:
-    """Call a function and return its result and the peak of the bytes that it allocated on the CPU, above its start."""
-    result, allocations = trace_allocations(function)
-    return result, allocations.peak
-
-
 def trace_allocations(function: Callable[[], Result]) -> tuple[Result, Allocations]:
-    """Call a function and return its result, with which its last allocations are counted, and what it allocated.
-
-    Garbage of before is not collected meanwhile: torch does not know how large it was. What another thread frees is not
-    seen, such as the last hold of gloo's threads on a tensor that they have exchanged.
-    """
-    config = ProfilerConfig(
-        ProfilerState.CPU,
-        report_input_shapes=False,
-        profile_memory=True,
-        with_stack=False,
-        with_flops=False,
-        with_modules=False,
-        experimental_config=_ExperimentalConfig(),
-    )
-    collects_garbage = gc.isenabled()
-    gc.disable()
-    TORCH_PROFILER._enable_profiler_legacy(config)
-    try:
+    """Call a function and return its result, with which its last allocations are counted, and what it allocated."""
+    with AllocationTrace() as trace:
         result = function()
-    finally:
-        if collects_garbage:
-            gc.enable()
-        threads = TORCH_PROFILER._disable_profiler_legacy()
-    events: list[Any] = [event for thread in threads for event in thread]
-    start = events[0]
-    changes = [
-        (start.cpu_elapsed_us(event), index, event.cpu_memory_usage())
-        for index, event in enumerate(events)
-        if event.kind() == "memory_alloc"
-    ]
-    peak = taken = 0
-    for _, _, change in sorted(changes):
-        taken += change
-        peak = max(peak, taken)
-    return result, Allocations(peak, taken)
+    return result, Allocations(trace.peak, trace.taken)

@@ -47,6 +47,28 @@ def test_a_complete_table_needs_no_notes(tmp_path):
         assert not find_notes(document, part)
 
 
+def test_parts_of_a_step_are_told_only_where_one_worker_was_timed(tmp_path):
+    unknown = plan(tmp_path).plan
+    assert unknown.binding == "unknown" and "ms computing" not in unknown.why
+    assert "step times of one worker would tell computing from the exchange" in unknown.why
+    alone = plan(tmp_path, drop_lines(STEPS, "powersgd") + "1,1,64,0.1,11083816,,,,\n", drop_lines(RUNS, "powersgd"))
+    exact = next(option for option in alone.options if option.workers == 2)
+    assert alone.plan.exchange == "local:32" and exact.binding == "unknown"
+    steps = drop_lines(STEPS, "local") + "1,1,64,0.1,11083816,,,,\n"
+    with raises_code("measurements-missing", "bf16 on 2 workers at 200 Mbit/s needs rows of another number of workers"):
+        plan(
+            tmp_path, steps, drop_lines(RUNS, "local"), names=("bf16",)
+        )  # and nothing for one, which exchanges nothing
+
+
+def test_examples_of_local_sgd_without_their_workers_count_for_any_number(tmp_path):
+    steps = STEPS + "4,4,32,0.12,11083816,local:32,692738.0,0,200e6\n4,4,32,0.7,11083816,,,,200e6\n"
+    only = drop_lines(steps, "powersgd"), drop_lines(RUNS, "powersgd")
+    assert not find_notes(plan(tmp_path, *only), "column workers")
+    notes = find_notes(plan(tmp_path, only[0], only[1].replace("local:32,2", "local:32,")), "column workers")
+    assert len(notes) == 1 and "training runs with local:32 do not say" in notes[0]
+
+
 def test_exact_sums_move_to_another_rate_by_the_bytes_of_their_gradient(tmp_path):
     document = plan(tmp_path, rates=(1e9,))
     assert document.plan.exchange == "powersgd:4" and not find_notes(document, "compared")
@@ -60,16 +82,24 @@ def test_exact_sums_move_to_another_rate_by_the_bytes_of_their_gradient(tmp_path
 def test_a_plan_that_could_not_be_compared_with_exact_sums_says_so(tmp_path):
     without_runs = plan(tmp_path, runs=drop_lines(RUNS, ",,"))
     notes = find_notes(without_runs, "could not be compared with exact sums")
-    assert len(notes) == 1 and "no training run of --statistical has exact sums" in notes[0]
+    assert len(notes) == 1 and notes[0].endswith("--statistical has no row with an empty column exchange")
+    assert not find_notes(without_runs, "no plan with")
+    without_steps = plan(tmp_path, drop_lines(STEPS, "0.5554"))
+    assert "--system has no row with an empty column exchange" in find_notes(without_steps, "could not be compared")[0]
     without_rows = plan(tmp_path, drop_lines(STEPS, "0.5554"), drop_lines(RUNS, ",,"))
     notes = find_notes(without_rows, "could not be compared with exact sums")
-    assert len(notes) == 1 and "it needs rows with an empty column exchange" in notes[0]
+    assert len(notes) == 1 and "--statistical has no row with an empty column exchange" in notes[0]
 
 
 def test_what_a_way_of_exchange_lacks_is_the_one_thing_that_is_said(tmp_path):
     no_run = plan(tmp_path, runs=drop_lines(RUNS, "local:32"))
-    expected = "no plan with local:32: no training run of --statistical has the exchange local:32"
+    expected = "no plan with local:32: --statistical has no row with local:32 in its column exchange"
     assert find_notes(no_run, "local:32") == [expected]
+    misspelt = plan(tmp_path, runs=RUNS.replace("local:32", "lcoal:32"))
+    assert find_notes(misspelt, "lcoal:32") == [
+        "training runs with 'lcoal:32' (did you mean local:32?) are not used: --system has no row with that in its"
+        " column exchange"
+    ]
     no_rate = plan(tmp_path, STEPS.replace("local:32,692738.0,0,200e6", "local:32,,0,"), rates=(1e9,))
     assert find_notes(no_rate, "local:32") == [
         "no plan with local:32: its step times at 1 Gbit/s need bits_per_second of its rows"

@@ -45,7 +45,6 @@ def test_gaps_are_told_once_with_what_they_are_of():
         "exact sums on 2 workers at 1 Gbit/s",
         "ours on 2 workers at 1 Gbit/s",
         "exact sums on 1 worker at 1 Gbit/s",
-        "ours on 1 worker at 1 Gbit/s",
     ]
     known, gaps = predict_exchanges(predictor, settings[:2], ["ours", ""], [None])
     assert [row.seconds for row in known] == [0.5, 0.6] and all(row.measured for row in known)

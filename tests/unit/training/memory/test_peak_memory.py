@@ -10,7 +10,7 @@ from torch import nn
 from equipoise.config import TrainConfig
 from equipoise.training.loop import Training
 from equipoise.training.memory.live_tensors import count_live_bytes
-from equipoise.training.memory.peak_memory import trace_peak
+from equipoise.training.memory.peak_memory import AllocationTrace, trace_allocations
 from tests.support.block_models import residual
 from tests.support.gloo import run_with_gloo
 
@@ -25,8 +25,33 @@ def test_peak_of_known_tensors_is_exact():
         del first
         return second + torch.ones(100).sum()  # 500 and 500 at the end
 
-    total, peak = trace_peak(compute)
-    assert len(total) == 500 and peak == FLOAT_BYTES * 1500
+    total, allocations = trace_allocations(compute)
+    assert len(total) == 500 and allocations == (FLOAT_BYTES * 1500, FLOAT_BYTES * 500)
+
+
+def test_a_trace_counts_in_parts_what_it_counts_at_once():
+    with AllocationTrace() as trace:
+        first = torch.ones(1000)
+        trace.flush()
+        assert (trace.peak, trace.taken) == (FLOAT_BYTES * 1000, FLOAT_BYTES * 1000)
+        del first
+        second = torch.ones(300)
+        trace.flush()
+        assert trace.taken == FLOAT_BYTES * 300
+        del second
+    assert (trace.peak, trace.taken) == (FLOAT_BYTES * 1000, 0)
+
+
+@pytest.mark.parametrize("sync", ["local:8", "diloco:8"])
+def test_steps_of_an_interval_are_counted_one_by_one(sync, monkeypatch):
+    flushes = []
+    flush = AllocationTrace.flush
+    monkeypatch.setattr(AllocationTrace, "flush", lambda trace: flushes.append(flush(trace)))
+    options = {"sync": sync, "workers": 2, "max_examples": 128}
+    peak = first_peak(**options)
+    assert len(flushes) == 16  # of two workers, one after the other
+    monkeypatch.setattr(AllocationTrace, "flush", lambda trace: None)
+    assert first_peak(**options) == pytest.approx(peak, rel=0.01)  # what an earlier training left is freed in between
 
 
 def test_each_held_storage_counts_once():
