@@ -93,19 +93,21 @@ class PlanOptions:
     out: PathOrUrl
     """folder or URL for plan.json and its pages"""
     system: OptionalPathOrUrl = None
-    """CSV of nodes, workers, batch, seconds (of one optimizer step)"""
+    """CSV of nodes, workers, batch, seconds (of one optimizer step); with several ways of exchange also exchange,
+    sent_bytes and bits_per_second"""
     exchange: OptionalPathOrUrl = None
     """CSV of nodes, workers, kind (sum or message), bytes, seconds of exchanges timed alone; --system then needs a
     column gradient_bytes"""
     statistical: OptionalPathOrUrl = None
-    """CSV of global_batch, lr, seed, examples, reached (1 if the target was reached, else 0)"""
+    """CSV of global_batch, lr, seed, examples, reached (1 if the target was reached, else 0); with several ways of
+    exchange also exchange and workers"""
     predict_at: tuple[str, ...] = ()
     """cluster shapes to predict and plan for beside those measured: nodes x workers of all nodes, such as 1x1 4x16"""
     predict_batch: tuple[int, ...] = ()
     """global batches to predict and plan for beside those measured"""
     predict_exchange: tuple[str, ...] = ()
     """ways of exchange to predict, such as local:8 bf16 tree; --system needs rows of them or, with an empty column
-    exchange, of one worker and of several"""
+    exchange, of one worker and of two numbers of several"""
     predict_rate: tuple[float, ...] = ()
     """bits per second of the slowest link to predict for, such as 200e6 1e9; the plan is for the first one"""
     algorithms: OptionalPathOrUrl = None
