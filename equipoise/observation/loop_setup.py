@@ -1,5 +1,6 @@
 """What is known of a loop before it runs: its options, its optimizer, and whether it can be observed."""
 
+from collections.abc import Iterable
 from typing import Any
 from weakref import WeakSet
 
@@ -10,6 +11,7 @@ from torch.optim import Optimizer
 
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.formatting import format_flag
 from equipoise.number_bounds import MAX_LEARNING_RATE, MIN_LEARNING_RATE
 
 OPTIMIZER_NAMES = {"SGD": "sgd", "AdamW": "adamw", "Adam": "adamw", "Adafactor": "adafactor"}
@@ -94,13 +96,24 @@ def build_observed_config(
     group = optimizer.param_groups[0]
     lr = float(group.get("initial_lr", group["lr"]))  # a schedule with a warm-up may have set lr to 0
     dtype = next(parameter.dtype for parameter in model.parameters() if parameter.requires_grad)
-    return TrainConfig(
-        workload=name or type(unwrap_model(model)).__name__,
-        lr=min(max(lr, MIN_LEARNING_RATE), MAX_LEARNING_RATE),
-        optimizer=OPTIMIZER_NAMES.get(type(optimizer).__name__, TrainConfig.optimizer),
-        momentum=float(group.get("momentum") or 0.0),
-        weight_decay=float(group.get("weight_decay") or 0.0),
-        precision="fp64" if dtype == torch.float64 else "fp32",
-        threads=torch.get_num_threads(),
-        **options,
-    )
+    try:
+        return TrainConfig(
+            workload=name or type(unwrap_model(model)).__name__,
+            lr=min(max(lr, MIN_LEARNING_RATE), MAX_LEARNING_RATE),
+            optimizer=OPTIMIZER_NAMES.get(type(optimizer).__name__, TrainConfig.optimizer),
+            momentum=float(group.get("momentum") or 0.0),
+            weight_decay=float(group.get("weight_decay") or 0.0),
+            precision="fp64" if dtype == torch.float64 else "fp32",
+            threads=torch.get_num_threads(),
+            **options,
+        )
+    except EquipoiseError as error:
+        raise name_arguments(error, options) from None
+
+
+def name_arguments(error: EquipoiseError, names: Iterable[str]) -> EquipoiseError:
+    """Return the error with the names of arguments in place of the options of the command line."""
+    problem = error.problem
+    for name in names:
+        problem = problem.replace(format_flag(name), name)
+    return EquipoiseError(error.code, problem, error.remedy)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from equipoise.config import OptimizerName, TrainConfig
+from equipoise.formatting import format_flag
 from equipoise.registries.optimizer_registry import OPTIMIZERS
 from equipoise.registries.option_groups import COMMAND_OPTIONS, OPTION_DEFAULTS, SHARED_OPTIONS
 from tests.support.errors import raises_code
@@ -29,7 +30,7 @@ def test_global_batch_counts_workers_and_micro_batches():
 )
 @pytest.mark.parametrize("value", [0, -3])
 def test_counts_below_one_are_refused(name, value):
-    with raises_code("option-range", name, value):
+    with raises_code("option-range", format_flag(name), value):
         TrainConfig(workload="digits", **{name: value})
 
 

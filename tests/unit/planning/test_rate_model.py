@@ -39,7 +39,7 @@ def test_one_row_with_its_bytes_predicts_its_own_setting_at_another_rate():
     assert predict(rows, "opaque", 1e8) == pytest.approx(rows.seconds[0] + 8 * VOLUME * (1e-8 - 1e-9))
     rows = build_rows([("local:8", 1e9)], sent=True)
     assert predict(rows, "diloco:8", 1e8) == pytest.approx(step_seconds(8, 1e8))
-    assert predict(rows, "local:8/bf16", 1e8) == "no row has this exchange"
+    assert predict(rows, "local:8/bf16", 1e8) == "rows with this exchange"
     assert isinstance(predict(rows, "local:4", 1e8), str)
 
 
