@@ -21,7 +21,7 @@ from torch.utils.data import Dataset
 
 from equipoise.config import TrainConfig
 from equipoise.profiling.advice import add_advice
-from equipoise.profiling.losses import saved_gain
+from equipoise.profiling.losses import saved_by_layer, saved_gain
 from equipoise.profiling.profile_report import ProfileReport
 from equipoise.profiling.profile_steps import ProfileResult, profile_steps
 from equipoise.profiling.proposal_trials import try_proposals
@@ -191,7 +191,7 @@ def describe_case(result: ProfileResult, report: ProfileReport, took: float, gai
 
 def predict_narrow_layer(report: ProfileReport) -> float:
     """Return the predicted gain of a second layer with a quarter of its width."""
-    seconds = sum(layer.seconds or 0.0 for layer in report.layers if layer.name in ("3", "4", "5"))
+    seconds = sum(saved_by_layer(report, layer) for layer in report.layers if layer.name in ("3", "4", "5"))
     return saved_gain(report, 0.75 * seconds)
 
 

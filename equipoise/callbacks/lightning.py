@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from equipoise.callbacks.trainer_options import TrainerOptions, require_batch_size
 from equipoise.errors import EquipoiseError
 from equipoise.observation.observer import Observer
-from equipoise.observation.step_sampling import LAP_STEPS, PARTS_EVERY, MeasurementCadence
+from equipoise.observation.step_sampling import MeasurementCadence
 
 try:
     from lightning.pytorch import Callback
@@ -40,8 +40,8 @@ class EquipoiseCallback(Callback):
         lower_is_better: bool = False,
         batch_size: int | None = None,
         noise_scale_every: int | None = None,
-        lap_steps: int = LAP_STEPS,
-        parts_every: int = PARTS_EVERY,
+        lap_steps: int | None = None,
+        parts_every: int | None = None,
         profile_steps: int = 0,
     ) -> None:
         cadence = MeasurementCadence(lap_steps, parts_every, noise_scale_every, profile_steps)

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from equipoise.callbacks.trainer_options import TrainerOptions
 from equipoise.errors import EquipoiseError
 from equipoise.observation.observer import Observer
-from equipoise.observation.step_sampling import LAP_STEPS, PARTS_EVERY, MeasurementCadence
+from equipoise.observation.step_sampling import MeasurementCadence
 
 try:
     from transformers import TrainerCallback
@@ -38,8 +38,8 @@ class EquipoiseCallback(TrainerCallback):
         target: float | None = None,
         lower_is_better: bool = False,
         noise_scale_every: int | None = None,
-        lap_steps: int = LAP_STEPS,
-        parts_every: int = PARTS_EVERY,
+        lap_steps: int | None = None,
+        parts_every: int | None = None,
         profile_steps: int = 0,
     ) -> None:
         cadence = MeasurementCadence(lap_steps, parts_every, noise_scale_every, profile_steps)

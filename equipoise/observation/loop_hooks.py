@@ -16,7 +16,6 @@ from equipoise.observation.last_gradient import LastGradientWatch
 from equipoise.observation.loop_setup import find_inner_module
 from equipoise.observation.norm_probe import NormProbe
 from equipoise.observation.step_clock import StepClock
-from equipoise.observation.step_sampling import BLOCK_STEPS
 
 if TYPE_CHECKING:  # which observing without a profile does not load
     from equipoise.observation.profiling.loop_profiler import LoopProfiler
@@ -201,7 +200,8 @@ class LoopHooks:
         until_due = math.inf if self.profiler else self.probe.count_steps_until_due(step)
         self.is_due = until_due == 0
         is_plain = not (is_timed or self.profiler)
-        self.plain_steps = int(min(until_due, steps_left - 1, BLOCK_STEPS - step % BLOCK_STEPS)) if is_plain else 0
+        untimed_steps = self.clock.sampling.count_untimed_steps(step) if is_plain else 0
+        self.plain_steps = int(min(until_due, steps_left - 1, untimed_steps))
         if is_timed:
             gradients.watch()
         elif gradients.handles:

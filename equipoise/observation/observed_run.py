@@ -11,11 +11,15 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import torch
+
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
+from equipoise.hardware import describe_hardware
 from equipoise.profiling.profile_report import PROFILE_FILE, TRACE_FILE, ProfileReport
 from equipoise.runs.folder import claim_run_folder, require_writable
-from equipoise.runs.record import Lap, Record
+from equipoise.runs.record import Lap, Record, examples_at_target
+from equipoise.runs.target import Target
 from equipoise.storage.atomic import atomic_write, write_json
 from equipoise.storage.path_errors import report_path_errors
 
@@ -24,6 +28,8 @@ SYSTEM_HEADER = (
     *("nodes", "workers", "batch", "seconds", "data_seconds", "exchange_seconds", "pace_sd", "gradient_bytes"),
     "repeat",
 )
+NO_FORWARD = "the optimizer stepped without a pass through the observed model; observe the module that the loop calls"
+NO_STEP = "the optimizer made no step"
 JOURNAL_SECONDS = 1.0  # between two writes to the journal: opening its file takes longer than a short lap may cost
 
 
@@ -102,6 +108,27 @@ class ObservedRun:
     def release(self) -> None:
         """Let other commands write to the folder."""
         self.claim.close()
+
+
+def build_record(
+    config: TrainConfig, device: torch.device, laps: Sequence[Lap], failure: str | None, unseen_steps: int
+) -> Record:
+    """Build the record of a run; `failure` is why the loop failed, `unseen_steps` were made without the model."""
+    target = Target(value=config.target, lower_is_better=config.lower_is_better)
+    examples_to_target = examples_at_target(laps, target)
+    if failure is None and not laps:
+        failure = NO_FORWARD if unseen_steps else NO_STEP
+    return Record(
+        config=config,
+        machine=describe_hardware(device),
+        laps=list(laps),
+        status="failed" if failure else "max_examples" if examples_to_target is None else "reached_target",
+        reason=failure,
+        target=config.target,
+        lower_is_better=config.lower_is_better,
+        examples_to_target=examples_to_target,
+        test=None,
+    )
 
 
 def format_lap_line(lap: Lap) -> str:

@@ -19,7 +19,6 @@ from torch.optim import Optimizer
 
 from equipoise.errors import EquipoiseError
 from equipoise.formatting import first_error_line
-from equipoise.hardware import describe_hardware
 from equipoise.observation.loop_hooks import LoopHooks
 from equipoise.observation.loop_setup import (
     build_observed_config,
@@ -28,20 +27,16 @@ from equipoise.observation.loop_setup import (
     release_model,
     unwrap_optimizer,
 )
-from equipoise.observation.norm_probe import NormProbe
-from equipoise.observation.observed_run import ObservedRun
+from equipoise.observation.norm_probe import NormProbe, Stopwatch
+from equipoise.observation.observed_run import ObservedRun, build_record
 from equipoise.observation.profiling.loop_profile import LoopProfile
 from equipoise.observation.step_clock import StepClock
-from equipoise.observation.step_sampling import LAP_STEPS, PARTS_EVERY, MeasurementCadence
+from equipoise.observation.step_sampling import MeasurementCadence
 from equipoise.observation.summary import format_observation
 from equipoise.observation.worker_group import WorkerGroup
 from equipoise.observation.worker_lap import NO_DRAW, WorkerLap, build_lap, count_hosts
-from equipoise.runs.record import Lap, Record, RunStatus, examples_at_target, mean_noise_scale
-from equipoise.runs.target import Target
+from equipoise.runs.record import Lap, Record, mean_noise_scale
 from equipoise.storage.user_paths import require_local_paths
-
-NO_FORWARD = "the optimizer stepped without a pass through the observed model; observe the module that the loop calls"
-NO_STEP = "the optimizer made no step"
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +52,8 @@ def observe(
     lower_is_better: bool = False,
     seed: int = 0,
     noise_scale_every: int | None = None,
-    lap_steps: int = LAP_STEPS,
-    parts_every: int = PARTS_EVERY,
+    lap_steps: int | None = None,
+    parts_every: int | None = None,
     profile_steps: int = 0,
 ) -> "Observer":
     """Observe a training loop that you keep as it is: where the time of its steps goes, and its gradient noise scale.
@@ -70,9 +65,10 @@ def observe(
 
     `batch_size` is the number of examples of a forward pass on one worker; a smaller last batch counts as a full one.
     `out` is a new folder for the record, the laps and the row of system.csv. `name` is that of the run, `target` the
-    metric to be reached. `lap_steps` steps are timed as one. Computing and exchange are told apart in one of
-    `parts_every` steps (1: in each), which stand for the others. The noise scale is measured once in
-    `noise_scale_every` steps (0: never); without a number it is ten steps, or more where measuring takes long.
+    metric to be reached. `lap_steps` steps are timed as one: a hundred, or more if they take less than 0.5 s.
+    Computing and exchange are told apart in one of `parts_every` steps (1: in each), which stand for the others: five,
+    or more where steps are short. The noise scale is measured once in `noise_scale_every` steps (0: never): ten, or
+    more where measuring takes long.
     `profile_steps` steps after the first lap are traced for a profile (0: none), behind sixty that are timed by part.
     """
     options = {"target": target, "lower_is_better": lower_is_better, "seed": seed, "batch_size": batch_size}
@@ -116,11 +112,12 @@ class Observer:
         self.laps: list[Lap] = []
         self.noise_scale_reason: str | None = NO_DRAW
         self.record: Record | None = None
-        self.lap_start = 0
+        self.lap_start, self.end_stopwatch = 0, Stopwatch()
         self.losses: list[Tensor] = []
         self.nodes = 1
         self.profile = LoopProfile(cadence.profile_steps)
-        self.clock = StepClock(self.device, has_exchange=self.workers.size > 1, parts_every=cadence.parts_every)
+        self.lap_steps = cadence.choose_lap_steps()
+        self.clock = StepClock(self.device, self.workers.size > 1, cadence.choose_parts_every())
         self.probe = NormProbe(self.parameters, self.workers.size, self.config.noise_scale_every)
         self.hooks = LoopHooks(model, self.optimizer, self.clock, self.probe, self._finish_step, follow_forward)
         atexit.register(self._close_at_exit)
@@ -183,7 +180,7 @@ class Observer:
             if self.steps > self.lap_start:
                 self._end_lap()
             self.profile.warn_if_missing()
-            self.record = self._write_record(*self._find_status())
+            self.record = self._write_record()
         return self.record
 
     def abandon(self, error: BaseException | None) -> None:
@@ -195,9 +192,9 @@ class Observer:
         with suppress(RuntimeError):  # of a device that has failed
             if self.steps > self.lap_start:
                 self._end_lap()
-        failure = ("failed", f"{type(error).__name__}: {first_error_line(error)}") if error else None
+        failure = f"{type(error).__name__}: {first_error_line(error)}" if error else None
         try:
-            self.record = self._write_record(*(failure or self._find_status()))
+            self.record = self._write_record(failure)
         except (OSError, EquipoiseError) as problem:  # the error of the loop is the one to be seen
             warn_of_problem(str(problem))
 
@@ -206,14 +203,15 @@ class Observer:
         if self.steps == 1:
             self.config = replace(self.config, grad_accumulation=micro_batches)
             self.probe.micro_batches = micro_batches
-        if self.steps - self.lap_start >= self.cadence.lap_steps:
-            self._end_lap()
+        if self.steps - self.lap_start >= self.lap_steps:
+            with self.end_stopwatch:
+                self._end_lap()
             self.clock.skip_to_now()
         if self.profile.state == "to begin" and self.laps:
             self.hooks.profiler = self.profile.begin(
                 self.model, self.optimizer, self.device, self.workers.size, self.config.batch_size
             )
-        return self.lap_start + self.cadence.lap_steps - self.steps
+        return self.lap_start + self.lap_steps - self.steps
 
     def _end_lap(self, metric: float | None = None) -> None:
         """End the lap of all workers at the last step, and write it."""
@@ -223,14 +221,22 @@ class Observer:
         self.nodes, self.lap_start = max(self.nodes, count_hosts(rows)), self.steps
         self.profile.note_lap(len(self.laps))
         self.laps.append(lap)
-        if norm_seconds := max(row.norm_seconds for row in rows):  # of all workers, since all measure the same steps
-            self.probe.every = self.cadence.choose_norm_interval(norm_seconds, lap.seconds / steps)
+        self._choose_cadence(rows, lap.seconds / steps)
         if self.run:
             self.run.append_lap(lap)
         if all(row.profile_state for row in rows):
             if all(row.profile_state > 0 for row in rows):
                 self.profile.write(self.run, self.workers, self.config, self.nodes, self.device)
             self.profile.profiler = self.hooks.profiler = None
+
+    def _choose_cadence(self, rows: list[WorkerLap], step_seconds: float) -> None:
+        """Choose the steps that are measured from here on, by what all workers know, since they measure the same."""
+        if self.profile.state in ("none", "written"):  # a profile has its steps, and ends with a lap
+            end_seconds = min(row.end_seconds for row in rows)  # of the worker that did not wait for others
+            self.lap_steps = self.cadence.choose_lap_steps(step_seconds, end_seconds)
+            self.clock.sampling.every = self.cadence.choose_parts_every(step_seconds, self.clock.has_exchange)
+        if norm_seconds := max(row.norm_seconds for row in rows):
+            self.probe.every = self.cadence.choose_norm_interval(norm_seconds, step_seconds)
 
     def _measure_lap(self) -> WorkerLap:
         """Return what this worker has measured since the last lap, and start anew."""
@@ -246,35 +252,16 @@ class Observer:
             total_norms=total,
             draws=draws,
             norm_seconds=self.probe.pop_step_seconds(),
+            end_seconds=self.end_stopwatch.pop_seconds(),
             losses=losses,
             num_losses=num_losses,
             host=zlib.crc32(node().encode()),
             profile_state=self.profile.progress,
         )
 
-    def _find_status(self) -> tuple[RunStatus, str | None]:
-        """Return how an observation that was closed has ended, and why if it saw no step."""
-        if not self.laps:
-            return "failed", NO_FORWARD if self.hooks.unseen_steps else NO_STEP
-        return "max_examples" if self._find_examples_to_target() is None else "reached_target", None
-
-    def _find_examples_to_target(self) -> float | None:
-        target = Target(value=self.config.target, lower_is_better=self.config.lower_is_better)
-        return examples_at_target(self.laps, target)
-
-    def _write_record(self, status: RunStatus, reason: str | None) -> Record:
+    def _write_record(self, failure: str | None = None) -> Record:
         """Build the record, write the files of the run on the first worker, and return the record."""
-        record = Record(
-            config=self.config,
-            machine=describe_hardware(self.device),
-            laps=list(self.laps),
-            status=status,
-            reason=reason,
-            target=self.config.target,
-            lower_is_better=self.config.lower_is_better,
-            examples_to_target=self._find_examples_to_target(),
-            test=None,
-        )
+        record = build_record(self.config, self.device, self.laps, failure, self.hooks.unseen_steps)
         if self.run:
             if self.noise_scale_reason:
                 logger.info("noise scale left out: %s", self.noise_scale_reason)

@@ -30,6 +30,8 @@ class WorkerLap(NamedTuple):
     draws: float
     norm_seconds: float
     """mean seconds of measuring the norms of a step"""
+    end_seconds: float
+    """seconds that the end of the lap before took, 0 in the first lap"""
     losses: float
     """sum of the losses of the lap"""
     num_losses: float

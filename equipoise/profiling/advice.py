@@ -15,6 +15,7 @@ import numpy as np
 from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 from equipoise.profiling.losses import (
+    NORMAL_QUANTILE,
     data_seconds,
     exchange_seconds,
     imbalance_seconds,
@@ -23,6 +24,7 @@ from equipoise.profiling.losses import (
     saved_by_data,
     saved_gain,
     saved_wait,
+    volume_share,
 )
 from equipoise.profiling.profile_report import ProfileReport, Proposal, SyncPoint
 
@@ -165,15 +167,6 @@ def propose_faster_link(report: ProfileReport) -> Proposal | None:
     )
 
 
-def volume_share(sum_seconds: dict[int, float], gradient_bytes: int) -> float:
-    """Return the share of the time of a sum of all gradients that depends on its bytes."""
-    (small, small_seconds), (large, large_seconds) = min(sum_seconds.items()), max(sum_seconds.items())
-    seconds_per_byte = max(0.0, (large_seconds - small_seconds) / (large - small))
-    delay = max(0.0, small_seconds - seconds_per_byte * small)
-    volume = seconds_per_byte * gradient_bytes
-    return volume / (delay + volume) if volume else 0.0
-
-
 def propose_ready_batches(report: ProfileReport) -> Proposal | None:
     """Propose a loader that never lets a step wait."""
     if data_seconds(report) < MIN_PROPOSED_SHARE * report.steps.seconds:
@@ -193,14 +186,26 @@ def propose_more_readers(report: ProfileReport) -> Proposal | None:
     readers, whole = report.config.threads, report.steps.seconds
     # while steps wait, a batch takes the readers as long as a step; batches still come from other processes, by which
     # caches stay as cold as they are
-    saved = min(saved_wait(report), whole / 2)
+    gain = saved_gain(report, min(saved_wait(report), whole / 2))
+    reason, log_sd = f"twice the processes that read examples, where {readers} cannot keep up", 0.0
+    if has_cpus_for(report, 2 * readers):
+        reason += "; needs as many more CPUs"
+    else:  # readers that compute gain nothing then, and those that wait for a disk or a network gain all of it
+        gain, log_sd = math.sqrt(gain), math.log(gain) / 2 / NORMAL_QUANTILE
+        reason += f"; helps if they wait rather than compute, since there are {report.machine.cores} CPUs"
     return Proposal(
         name="more readers",
         action=f"--threads {2 * readers}",
         options={"threads": 2 * readers},
-        gain=predict_gain(report, saved_gain(report, saved)),
-        reason=f"twice the processes that read examples, where {readers} cannot keep up; needs as many more CPUs",
+        gain=predict_gain(report, gain, log_sd),
+        reason=reason,
     )
+
+
+def has_cpus_for(report: ProfileReport, readers: int) -> bool:
+    """Return whether a node has a CPU for each worker on it and each of its readers, if that is known."""
+    cores = report.machine.cores
+    return cores is None or cores >= math.ceil(report.config.workers / report.nodes) * (1 + readers)
 
 
 def propose_without_call(report: ProfileReport, point: SyncPoint) -> Proposal | None:
@@ -223,7 +228,7 @@ def propose_cheaper_pass(report: ProfileReport, name: str) -> Proposal | None:
     slowest = max(report.steps.parts, key=lambda part: part.forward + part.backward)
     saved = (slowest.forward + slowest.backward) * (1 - timed.ratio)
     if report.timings.is_read_ahead and data_seconds(report) >= MIN_PROPOSED_SHARE * report.steps.seconds:
-        saved = 0.0  # a step lasts as long as reading its batch, whatever it computes meanwhile
+        saved = min(0.0, saved + saved_wait(report))  # a step lasts as long as reading its batch, or longer
     uncovered = max(0.0, slowest.hidden_exchange - slowest.backward * timed.ratio)
     options, meaning = CHEAPER_PASSES[name]
     return Proposal(

@@ -3,7 +3,7 @@
 import math
 
 from equipoise.planning.interval import IntervalEstimate
-from equipoise.profiling.profile_report import LossKind, ProfileReport, StepLoss
+from equipoise.profiling.profile_report import LayerWork, LossKind, ProfileReport, StepLoss
 
 LOST_KINDS: tuple[LossKind, ...] = ("data", "sync", "exchange", "imbalance")
 MIN_LOST_SHARE = 0.05  # of a step: a smaller loss stands behind the work
@@ -35,11 +35,14 @@ def list_losses(report: ProfileReport) -> list[StepLoss]:
         build_loss(report, "imbalance", describe_slowest(report), imbalance_seconds(report)),
         build_loss(report, "optimizer", "optimizer", max(part.optimizer for part in report.steps.parts)),
         *(build_loss(report, "sync", f"{point.operation} at {point.place}", point.seconds) for point in points),
-        *(
-            build_loss(report, "layer", f"layer {layer.name or '(none)'}: {layer.kind}", layer.seconds or 0.0)
-            for layer in layers
-        ),
+        *(build_layer_loss(report, layer) for layer in layers),
     ]
+
+
+def build_layer_loss(report: ProfileReport, layer: LayerWork) -> StepLoss:
+    """Build the part of a step that a layer takes; without it, its weights are neither updated nor exchanged."""
+    name = f"layer {layer.name or '(none)'}: {layer.kind}"
+    return build_loss(report, "layer", name, layer.seconds or 0.0, saved_by_layer(report, layer))
 
 
 def build_loss(
@@ -81,6 +84,26 @@ def saved_by_data(report: ProfileReport) -> float:
     colder = 0.0 if alone is None else max(0.0, slowest.forward + slowest.backward - alone)
     waits_share = min(1.0, slowest.data / slowest.seconds / COLD_WAIT_SHARE)  # short waits leave caches warm
     return max(0.0, slowest.data + waits_share * colder - slowest.exchange_under_data)
+
+
+def saved_by_layer(report: ProfileReport, layer: LayerWork) -> float:
+    """Return by how many seconds a step is shorter without a layer: its passes, and what its weights take after them."""
+    all_bytes = sum(other.parameter_bytes for other in report.layers)
+    share = layer.parameter_bytes / all_bytes if all_bytes else 0.0
+    after_passes = min(part.optimizer for part in report.steps.parts)
+    after_passes += volume_share(report.timings.sum_seconds, report.timings.gradient_bytes) * exchange_seconds(report)
+    return (layer.seconds or 0.0) + share * after_passes
+
+
+def volume_share(sum_seconds: dict[int, float], gradient_bytes: int) -> float:
+    """Return the share of the time of a sum of all gradients that depends on its bytes; 0 if it is not known."""
+    if len(sum_seconds) < 2:
+        return 0.0
+    (small, small_seconds), (large, large_seconds) = min(sum_seconds.items()), max(sum_seconds.items())
+    seconds_per_byte = max(0.0, (large_seconds - small_seconds) / (large - small))
+    delay = max(0.0, small_seconds - seconds_per_byte * small)
+    volume = seconds_per_byte * gradient_bytes
+    return volume / (delay + volume) if volume else 0.0
 
 
 def exchange_seconds(report: ProfileReport) -> float:

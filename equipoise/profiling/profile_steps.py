@@ -26,7 +26,7 @@ from equipoise.profiling.profile_report import (
 )
 from equipoise.profiling.step_marks import StepMarks
 from equipoise.profiling.step_trace import StepTrace, trace_steps
-from equipoise.profiling.step_turns import choose_block_steps, time_batches, time_pass_ratio, time_passes, time_slowest
+from equipoise.profiling.step_turns import PassesAlone, choose_block_steps, time_batches, time_pass_ratio, time_slowest
 from equipoise.profiling.stepped_training import SteppedTraining, gather_objects, gather_rows
 from equipoise.profiling.sync_points import SyncWatch, summarize_calls
 from equipoise.profiling.trace_events import TraceSummary
@@ -47,10 +47,12 @@ class MeasuredBlocks(NamedTuple):
     """seconds of a step of the slowest worker, by turn"""
     marked_seconds: list[float]
     own_spans: dict[str, float]
-    """mean seconds of a step on this worker by span of the marked blocks"""
+    """mean seconds of a step on this worker by span of the marked blocks, without the fastest and the slowest"""
     sync_watch: SyncWatch
     steps: int
     """marked steps in all"""
+    pass_seconds: float
+    """seconds of both passes of a step alone, on the slowest worker"""
 
 
 class ProfileResult(NamedTuple):
@@ -81,7 +83,7 @@ def profile_steps(
         layers=tuple(add_layer_seconds(layers, trace, blocks) if device.type == "cpu" else layers),
         limits=limits,
         sync_points=gather_sync_points(stepped, blocks),
-        timings=take_short_timings(stepped, config, workload, considered),
+        timings=take_short_timings(stepped, config, workload, considered, blocks.pass_seconds),
         timeline=gather_timeline(trace.trace),
         memory=memory,
     )
@@ -90,19 +92,21 @@ def profile_steps(
 
 
 def measure_blocks(stepped: SteppedTraining) -> MeasuredBlocks:
-    """Take blocks of steps without marks and with them in turns."""
+    """Take blocks of steps without marks and with them, and passes alone, in turns."""
     count, device = choose_block_steps(stepped), stepped.training.device
     marks = StepMarks(stepped.training)
     sync_watch = SyncWatch(lambda: marks.part)
+    passes = PassesAlone(stepped)
     plain, marked, spans = [], [], []
     for _ in range(MEASURED_TURNS):
         plain.append(time_slowest(stepped, count))
         with marks.set_marks(), sync_watch.watch():
             spans.append(stepped.take_block(count))
         marked.append(max(row[0] for row in gather_rows([spans[-1]["lap"]], device)))
-    names = {name for row in spans for name in row}
-    own = {name: statistics.fmean(row.get(name, 0.0) for row in spans) for name in names}
-    return MeasuredBlocks(plain, marked, own, sync_watch, MEASURED_TURNS * count)
+        passes.take_turn()
+    usual = sorted(spans, key=lambda row: row["lap"])[1:-1]
+    own = {name: statistics.fmean(row.get(name, 0.0) for row in usual) for name in set().union(*usual)}
+    return MeasuredBlocks(plain, marked, own, sync_watch, MEASURED_TURNS * count, passes.find_slowest_seconds())
 
 
 class SizedTrace(NamedTuple):
@@ -194,7 +198,11 @@ def gather_sync_points(stepped: SteppedTraining, blocks: MeasuredBlocks) -> tupl
 
 
 def take_short_timings(
-    stepped: SteppedTraining, config: TrainConfig, workload: Workload, considered: tuple[str, ...]
+    stepped: SteppedTraining,
+    config: TrainConfig,
+    workload: Workload,
+    considered: tuple[str, ...],
+    pass_seconds: float,
 ) -> ShortTimings:
     """Take the timings that proposals are predicted from, as far as they are considered."""
     training = stepped.training
@@ -208,7 +216,7 @@ def take_short_timings(
             if name in considered and can_apply(name, config, workload)
         },
         sum_seconds=time_all_reduces(gradient_bytes, training.device, SUMS_SECONDS) if has_sums else {},
-        pass_seconds=time_passes(stepped),
+        pass_seconds=pass_seconds,
         gradient_bytes=gradient_bytes,
         is_read_ahead=not workload.train.is_in_memory,
     )

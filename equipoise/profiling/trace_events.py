@@ -1,7 +1,8 @@
 """What the events of a trace say: seconds by layer and pass, and which parts of a step hide the exchange.
 
 The operations of a layer's forward pass lie inside its range. Those of its backward pass are known by the sequence
-number that torch gives a node of the graph: the last operation of the forward pass with that number made it.
+number that torch gives a node of the graph: the last operation of the forward pass with that number made it. Adding a
+gradient to those that are there belongs to the layer whose node ran before.
 """
 
 from bisect import bisect
@@ -11,6 +12,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 BACKWARD_NODE = "autograd::engine::evaluate_function: "
+GRADIENT_NODE = "AccumulateGrad"
 EXCHANGE_PREFIXES = ("gloo:", "nccl:", "ncclDevKernel", "ncclKernel", "mpi:", "ucc:")
 MICROSECONDS = 1e6
 
@@ -138,13 +140,19 @@ def is_backward(event: TraceEvent) -> bool:
 
 
 def sum_backward(events: Sequence[TraceEvent], layer_by_sequence: dict[int, str]) -> dict[str, float]:
-    """Return the backward seconds by layer."""
+    """Return the backward seconds by layer, with those in which its gradients are added to what is there.
+
+    These nodes have no sequence number; the engine runs each right after the node whose gradient it takes.
+    """
     seconds: dict[str, float] = defaultdict(float)
-    for event in events:
-        if event["name"].startswith(BACKWARD_NODE):
-            sequence = event.get("args", {}).get("Sequence number")
-            if sequence in layer_by_sequence:
-                seconds[layer_by_sequence[sequence]] += event_duration(event)
+    last_layers: dict[Any, str | None] = {}
+    nodes = [event for event in events if event["name"].startswith(BACKWARD_NODE)]
+    for event in sorted(nodes, key=lambda event: event["ts"]):
+        thread = event["tid"]
+        if not event["name"].endswith(GRADIENT_NODE):
+            last_layers[thread] = layer_by_sequence.get(event.get("args", {}).get("Sequence number"))
+        if (layer := last_layers.get(thread)) is not None:
+            seconds[layer] += event_duration(event)
     return dict(seconds)
 
 

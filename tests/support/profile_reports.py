@@ -65,7 +65,7 @@ def build_profile_report(parts=None, *, layers=None, sync_points=(), timings=Non
     config = TrainConfig(**{"workload": "digits", "workers": len(parts), "batch_size": 32, "lr": 0.1} | options)
     return ProfileReport(
         config=config,
-        machine=HardwareFacts(processor="a processor", cores=2),
+        machine=HardwareFacts(processor="a processor", cores=32),
         nodes=1,
         steps=MeasuredSteps(
             seconds=100 * MS,

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 import equipoise
 from dashboards.experiments import load_experiment
 from dashboards.reports import run_page
-from equipoise.observation.observer import NO_FORWARD, NO_STEP
+from equipoise.observation.observed_run import NO_FORWARD, NO_STEP
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Lap
 from jobs.timing.timing_records import StepTiming

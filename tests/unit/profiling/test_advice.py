@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from equipoise.planning.interval import IntervalEstimate
-from equipoise.profiling.advice import add_advice, fit_batch_line, list_worthwhile, volume_share
-from equipoise.profiling.losses import rank_losses
+from equipoise.profiling.advice import add_advice, fit_batch_line, list_worthwhile
+from equipoise.profiling.losses import list_losses, rank_losses, saved_by_layer, volume_share
 from equipoise.profiling.profile_report import PassRatio, ProfileReport, Proposal, ShortTimings
 from tests.support.errors import raises_code
 from tests.support.profile_reports import build_layer, build_parts, build_profile_report, build_sync_point
@@ -80,6 +80,16 @@ def test_more_readers_leave_passes_as_cold_as_they_are():
     assert gains["more readers"] == pytest.approx(100 / 60) and gains["loader as fast as the step"] > 100 / 40
 
 
+def test_more_readers_than_cpus_may_gain_nothing():
+    report = build_profile_report([build_parts(data=40, forward=60)], timings=ShortTimings(is_read_ahead=True))
+    few = replace(report, machine=replace(report.machine, cores=2))
+    (free, shared) = (
+        next(row for row in add_advice(each).proposals if row.name == "more readers") for each in (report, few)
+    )
+    assert shared.gain.value == pytest.approx(free.gain.value**0.5) and shared.gain.low < 1 < shared.gain.value
+    assert shared.gain.high > free.gain.value and "there are 2 CPUs" in shared.reason
+
+
 def test_each_line_that_waits_is_proposed_to_go_and_named_first():
     parts = [build_parts(sync=40, forward=30, backward=20), build_parts(sync=35, forward=30, backward=20)]
     report = build_profile_report(parts, sync_points=[build_sync_point(0.03), build_sync_point(0.001, line=40)])
@@ -94,6 +104,8 @@ def test_cheaper_pass_gains_nothing_where_steps_wait_for_readers():
     report = build_profile_report([build_parts(data=30, forward=30, backward=30)])
     waiting = replace(report, timings=replace(report.timings, is_read_ahead=True))
     assert gains_by_name(report)["bf16"] == pytest.approx(100 / 70) and gains_by_name(waiting)["bf16"] == 1
+    slower = replace(waiting.timings, pass_ratios={"bf16": PassRatio(ratio=2.0, log_sd=0.01)})
+    assert gains_by_name(replace(waiting, timings=slower))["bf16"] == pytest.approx(100 / (100 - 30 + 60))
 
 
 def test_pass_that_is_cheaper_hides_less_of_the_exchange():
@@ -109,6 +121,19 @@ def test_what_is_lost_in_waiting_comes_before_the_work():
     assert rank_losses(report)[1].name == "layer wide: Linear"
     busy = build_profile_report([build_parts(data=2, forward=90)], layers=layers)
     assert [loss.kind for loss in rank_losses(busy)] == ["layer", "layer", "optimizer", "data"]
+
+
+def test_layer_saves_its_passes_and_the_update_and_exchange_of_its_weights():
+    layers = [replace(build_layer(name, 0.02), parameter_bytes=count) for name, count in (("a", 1000), ("b", 9000))]
+    alone = build_profile_report([build_parts(forward=60, backward=30)], layers=layers)  # 10 ms of optimizer
+    assert saved_by_layer(alone, layers[1]) == pytest.approx(0.02 + 0.9 * 0.01)
+    (loss,) = (loss for loss in list_losses(alone) if loss.name == "layer b: Linear")
+    assert loss.seconds == pytest.approx(0.02) and loss.gain.value == pytest.approx(100 / (100 - 29))
+    two = [build_parts(forward=30, backward=30, exchange=30), build_parts(forward=40, backward=30, exchange=12)]
+    shared = saved_by_layer(build_profile_report(two, layers=layers), layers[0])  # 11 of 12 parts depend on the bytes
+    assert shared == pytest.approx(0.02 + 0.1 * (0.01 + 0.012 * 11 / 12))
+    without_weights = [replace(layer, parameter_bytes=0) for layer in layers]
+    assert saved_by_layer(build_profile_report(two, layers=without_weights), without_weights[0]) == pytest.approx(0.02)
 
 
 def test_worker_that_others_wait_for_is_named():

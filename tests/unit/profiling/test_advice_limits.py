@@ -13,9 +13,15 @@ from equipoise.profiling.advice import (
     list_worthwhile,
     propose_cheaper_pass,
     propose_more_readers,
+)
+from equipoise.profiling.losses import (
+    is_lost,
+    predict_gain,
+    rank_losses,
+    saved_by_data,
+    saved_gain,
     volume_share,
 )
-from equipoise.profiling.losses import is_lost, predict_gain, rank_losses, saved_by_data, saved_gain
 from equipoise.profiling.profile_report import MachineLimits, PassRatio, Proposal, ShortTimings, StepLoss
 from tests.support.profile_reports import build_layer, build_parts, build_profile_report, build_sync_point
 

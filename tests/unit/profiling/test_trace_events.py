@@ -35,12 +35,33 @@ def test_layers_have_the_seconds_of_their_own_passes():
             build_event(NODE + "ViewBackward0", 21, 24, **{"Sequence number": 3, "Fwd thread id": 1}),
             build_event("aten::mm", 25, 26, **{"Sequence number": 8, "Fwd thread id": 1}),
             build_event(NODE + "AddmmBackward0", 24, 29, **{"Sequence number": 2, "Fwd thread id": 1}),
-            build_event(NODE + "AccumulateGrad", 29, 31),
+            build_event(NODE + "torch::autograd::AccumulateGrad", 29, 31),
         ],
     )
     assert summary.forward_seconds == pytest.approx({"": 2, "body": 6, "head": 2})
-    assert summary.backward_seconds == pytest.approx({"": 1, "head": 3, "body": 5})
+    assert summary.backward_seconds == pytest.approx({"": 1, "head": 3, "body": 7})
     assert summary.pass_seconds == pytest.approx(12 + 11)
+
+
+def test_gradients_are_added_by_the_layer_whose_node_ran_before_in_the_same_thread():
+    add = NODE + "torch::autograd::AccumulateGrad"
+    summary = summarize(
+        [
+            build_event("part: forward", 0, 4),
+            build_event("layer: a", 0, 2),
+            build_event("aten::mm", 1, 2, **{"Sequence number": 1}),
+            build_event("layer: b", 2, 4),
+            build_event("aten::mm", 3, 4, **{"Sequence number": 2}),
+            build_event(add, 5, 6),  # before any node: of no layer
+            build_event(NODE + "MmBackward0", 10, 12, **{"Sequence number": 2, "Fwd thread id": 1}),
+            build_event(NODE + "MmBackward0", 12, 15, thread=OTHER, **{"Sequence number": 1, "Fwd thread id": 1}),
+            build_event(add, 16, 20),
+            build_event(add, 17, 18, thread=OTHER),
+            build_event(NODE + "UnknownBackward0", 20, 21, **{"Sequence number": 9, "Fwd thread id": 1}),
+            build_event(add, 21, 30),
+        ]
+    )
+    assert summary.backward_seconds == pytest.approx({"b": 2 + 4, "a": 3 + 1})
 
 
 def test_steps_that_were_interrupted_do_not_count():
