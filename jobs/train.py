@@ -28,6 +28,7 @@ from equipoise.registries.exchange_registry import require_effective_options
 from equipoise.registries.option_groups import PLACEMENT_OPTIONS
 from equipoise.registries.sharding_registry import require_elastic_sharding
 from equipoise.runs.folder import load_finished_run
+from equipoise.runs.noise_scale import explain_missing_noise_scale
 from equipoise.runs.record import Record, mean_noise_scale
 from equipoise.runs.run_end import find_kept_lap
 from equipoise.workloads import Workload, load_workload
@@ -179,7 +180,7 @@ def format_noise_scale(record: Record) -> str:
     """Format the gradient noise scale of a run in examples, and in the unit of its workload."""
     noise = mean_noise_scale(record.laps)
     if noise is None:
-        return "not measurable"
+        return f"not measurable: {explain_missing_noise_scale(record.config, sum(lap.draws for lap in record.laps))}"
     return f"about {noise:,.0f} examples{format_units(round(noise), record.unit, record.units_per_example)}"
 
 

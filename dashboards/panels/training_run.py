@@ -31,6 +31,7 @@ from equipoise.formatting import format_bytes, format_joules, format_number, for
 from equipoise.planning.interval import IntervalEstimate
 from equipoise.proportions import wilson_interval
 from equipoise.runs.misclassified import MisclassifiedImage
+from equipoise.runs.noise_scale import explain_missing_noise_scale
 from equipoise.runs.record import Lap, Record, mean_noise_scale
 from equipoise.runs.target import Target
 
@@ -194,7 +195,7 @@ def describe_noise_scale(record: Record) -> str:
     """Describe the noise scale of a run in examples, and in the unit of its workload."""
     noise = mean_noise_scale(record.laps)
     if noise is None:
-        return "not measurable"
+        return f"not measurable: {explain_missing_noise_scale(record.config, sum(lap.draws for lap in record.laps))}"
     units = format_units(round_significant(noise, 2), record.unit, record.units_per_example)
     return f"about {format_significant(noise, 2)} examples{units}"
 

@@ -65,7 +65,7 @@ class MeasurementCadence:
                 raise EquipoiseError("option-range", f"{name} must be at least 1, got {value}")
 
     def choose_lap_steps(self, step_seconds: float | None = None, end_seconds: float = 0.0) -> int:
-        """Return the steps of a lap, from the seconds of a step and those of ending a lap; at first neither is known."""
+        """Return the steps of a lap, from the seconds of a step and of ending a lap; at first neither is known."""
         if self.lap_steps is not None or step_seconds is None:
             return self.lap_steps or LAP_STEPS
         seconds = max(MIN_LAP_SECONDS, end_seconds / MAX_LAP_SHARE)

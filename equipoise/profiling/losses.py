@@ -87,7 +87,7 @@ def saved_by_data(report: ProfileReport) -> float:
 
 
 def saved_by_layer(report: ProfileReport, layer: LayerWork) -> float:
-    """Return by how many seconds a step is shorter without a layer: its passes, and what its weights take after them."""
+    """Return by how many seconds a step is shorter without a layer: its passes, and what its weights take then."""
     all_bytes = sum(other.parameter_bytes for other in report.layers)
     share = layer.parameter_bytes / all_bytes if all_bytes else 0.0
     after_passes = min(part.optimizer for part in report.steps.parts)

@@ -11,6 +11,7 @@ next, and does not replace the measurement.
 
 from typing import NamedTuple
 
+from equipoise.config import TrainConfig
 from equipoise.errors import EquipoiseError
 
 
@@ -46,3 +47,16 @@ def estimate_noise_terms(local_norm: float, total_norm: float, local_batch: floa
 def noise_scale_from_terms(signal: float, variance: float) -> float | None:
     """Return the noise scale in examples, or None if the draws were too few to separate the gradient from noise."""
     return variance / signal if signal > 0 and variance > 0 else None
+
+
+def explain_missing_noise_scale(config: TrainConfig, draws: int) -> str:
+    """Return why a run with so many measurements has no noise scale."""
+    sync = config.sync_method
+    reasons = (
+        (config.command, "the program does not show its gradients"),
+        (sync.is_local, "workers have weights of their own between two averages"),
+        (sync.has_store, "servers see the gradients of different weights"),
+        (config.compression != "none", "workers send compressed gradients"),
+        (draws, "its measurements are too few to tell it from noise"),
+    )
+    return next((reason for applies, reason in reasons if applies), "no step was measured")

@@ -51,7 +51,7 @@ def describe_switches(switches: SwitchesAt, document: PlanDocument) -> str:
         at_rate = f" at the measured {format_bit_rate(own_rate / 8)}" if own_rate else ""
         clauses.append(f"above {format_seconds(switches.delay_seconds)} a message{at_rate}")
     if not clauses and exchange_map is None:
-        return "The answer is the same at all rates that were compared."
+        return "No other rate was found at which the answer changes."
     if not clauses:
         return (
             "The answer is the same at every rate with the measured delay, and at every delay with the measured rate."

@@ -176,7 +176,7 @@ def test_facts_name_accumulated_batches_and_unknown_noise():
     config = replace(run.config, workers=2, batch_size=16, grad_accumulation=2)
     facts = run_facts(replace(run, config=config, test=None))
     assert facts["workers x batch"] == "2 x 16 x 2"
-    assert facts["noise scale"] == "not measurable"
+    assert facts["noise scale"] == "not measurable: no step was measured"
     assert facts["test metric"] == facts["examples to the target"] == "-"
 
 

@@ -34,7 +34,7 @@ def test_summary_of_a_run_of_a_command_names_its_program_and_what_was_not_measur
     facts = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[1:]}
     assert facts["target"] == "none; the best metric on validation was 0.8"
     assert "kept" not in facts
-    assert facts["test"] == "not measured" and facts["noise"] == "not measurable"
+    assert facts["test"] == "not measured" and facts["noise"].startswith("not measurable: the program ")
 
 
 def test_noise_scale_is_shown_in_the_unit_of_the_workload_too():
@@ -42,7 +42,7 @@ def test_noise_scale_is_shown_in_the_unit_of_the_workload_too():
     assert format_noise_scale(replace(record(), unit="tokens", units_per_example=64)) == (
         "about 20 examples (1,280 tokens)"
     )
-    assert format_noise_scale(replace(record(), laps=[])) == "not measurable"
+    assert format_noise_scale(replace(record(), laps=[])) == "not measurable: no step was measured"
 
 
 def test_servers_are_compared_with_the_workers_of_the_command_line():

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from equipoise.runs.noise_scale import estimate_noise_terms, noise_scale_from_terms
+from equipoise.config import TrainConfig
+from equipoise.runs.noise_scale import estimate_noise_terms, explain_missing_noise_scale, noise_scale_from_terms
 from tests.support.errors import raises_code
 
 
@@ -44,3 +45,19 @@ def test_batches_of_one_example_and_of_less_on_average_have_terms():
 
 def test_no_scale_where_noise_is_not_above_zero():
     assert noise_scale_from_terms(3, 0) is None and noise_scale_from_terms(3, -1) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "draws", "reason"),
+    [
+        ({}, 0, "no step was measured"),
+        ({}, 3, "too few to tell it from noise"),
+        ({"workers": 2, "sync": "local:4"}, 0, "weights of their own"),
+        ({"workers": 2, "sync": "server", "servers": 1}, 0, "servers see"),
+        ({"workers": 2, "compression": "int8"}, 0, "compressed gradients"),
+        ({"workload": None, "command": "python train.py {lr}"}, 0, "the program does not show its gradients"),
+    ],
+    ids=str,
+)
+def test_a_run_without_a_noise_scale_says_why(options, draws, reason):
+    assert reason in explain_missing_noise_scale(TrainConfig(**{"workload": "digits"} | options), draws)
