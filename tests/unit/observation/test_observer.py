@@ -16,6 +16,7 @@ import equipoise
 from dashboards.experiments import load_experiment
 from dashboards.reports import run_page
 from equipoise.observation.observed_run import NO_FORWARD, NO_STEP
+from equipoise.observation.step_sampling import LAP_STEPS
 from equipoise.runs.folder import read_record
 from equipoise.runs.record import Lap
 from jobs.timing.timing_records import StepTiming
@@ -36,6 +37,19 @@ def test_laps_hold_the_steps_examples_and_parts_of_the_loop(observe, model, opti
         assert lap.examples == lap.steps * BATCH and lap.lr == 0.1
         assert lap.data_seconds > 0 and lap.compute_seconds > 0 and lap.exchange_seconds == 0
         assert lap.data_seconds + lap.compute_seconds == pytest.approx(lap.seconds)
+
+
+def test_laps_and_timed_parts_follow_the_steps_of_the_lap_before(observe, model, optimizer):
+    observer = observe()
+    take_steps(model, optimizer, draw_batches(LAP_STEPS))
+    (lap,) = observer.laps
+    assert lap.steps == LAP_STEPS
+    assert observer.lap_steps == observer.cadence.choose_lap_steps(lap.seconds / lap.steps)
+    assert observer.clock.sampling.every == observer.cadence.choose_parts_every(lap.seconds / lap.steps)
+    expected = observer.lap_steps
+    take_steps(model, optimizer, draw_batches(expected))
+    assert [lap.steps for lap in observer.laps] == [LAP_STEPS, expected]
+    assert observer.end_stopwatch.seconds > 0 and observer.close().laps[-1].step == LAP_STEPS + expected
 
 
 def test_record_is_that_of_the_folder_and_its_options_those_of_the_loop(observe, model, optimizer, tmp_path):

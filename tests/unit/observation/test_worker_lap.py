@@ -25,6 +25,7 @@ FIRST = WorkerLap(
     total_norms=3.0,
     draws=3,
     norm_seconds=0.01,
+    end_seconds=0.001,
     losses=4.0,
     num_losses=2,
     host=1,
