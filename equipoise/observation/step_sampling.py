@@ -46,7 +46,7 @@ class MeasurementCadence:
     """How often a loop is measured, in steps of the optimizer."""
 
     lap_steps: int | None = None
-    """steps that are timed as one; None for a hundred, or more where they take less than a second"""
+    """steps that are timed as one; None for a hundred, or more where they take less than half a second"""
     parts_every: int | None = None
     """steps of which one has its parts timed, 1 for all; None for five, or more where steps are short"""
     noise_scale_every: int | None = None
