@@ -29,7 +29,7 @@ WARMUP_STEPS = 300
 TRIMMED_SHARE = 0.05  # of the turns at either end, which something else on the machine has held up
 
 
-class Turn(NamedTuple):
+class TurnTiming(NamedTuple):
     """Seconds of a step in one turn."""
 
     is_observed: bool
@@ -44,7 +44,7 @@ class ObserverSwitch:
         """Create a switch; `set_observer` gives a callback of a trainer its observer, or takes it away."""
         self.turn_steps, self.set_observer = turn_steps, set_observer
         self.observer: Observer | None = None
-        self.turns: list[Turn] = []
+        self.turns: list[TurnTiming] = []
         self.removed_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.steps = 0
         self.start = time.perf_counter(), time.process_time()
@@ -59,7 +59,7 @@ class ObserverSwitch:
         now, is_observed = (time.perf_counter(), time.process_time()), not self.removed_hooks
         if steps:
             wall, cpu = ((end - start) / self.turn_steps for end, start in zip(now, self.start, strict=True))
-            self.turns.append(Turn(is_observed, wall, cpu))
+            self.turns.append(TurnTiming(is_observed, wall, cpu))
         self._switch_off() if is_observed else self._switch_on()
         self.start = time.perf_counter(), time.process_time()
 
@@ -169,7 +169,7 @@ def run_transformers(case: TrainingCase, turns: int, folder: Path) -> ObserverSw
 RUNS = {"by-hand": run_by_hand, "lightning": run_lightning, "transformers": run_transformers}
 
 
-def summarize_turns(turns: list[Turn]) -> dict[str, float]:
+def summarize_turns(turns: list[TurnTiming]) -> dict[str, float]:
     """Return what observing adds to a step, from turns and those before them; trimmed means, and standard errors."""
     pairs = [(one, two) if one.is_observed else (two, one) for one, two in zip(turns[::2], turns[1::2], strict=False)]
     figures = {"pairs": len(pairs), "step_ms": 1000 * statistics.median(plain.wall for _, plain in pairs)}

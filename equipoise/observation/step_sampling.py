@@ -93,11 +93,10 @@ class MeasurementCadence:
 
         Each lap has a measurement: one that was held up once must not end them.
         """
-        lap_steps = self.choose_lap_steps(step_seconds)
         if self.noise_scale_every is not None:
             return self.noise_scale_every
         affordable = math.ceil(norm_seconds / (MAX_NORM_SHARE * step_seconds))
-        return max(NOISE_SCALE_EVERY, min(affordable, lap_steps))
+        return max(NOISE_SCALE_EVERY, min(affordable, self.choose_lap_steps(step_seconds)))
 
 
 class StepSampling:
