@@ -114,8 +114,9 @@ class PassesAlone:
         self.run, self.device = build_pass(stepped), stepped.training.device
         self.micro_steps = len(stepped.training.micro_indices)
         self.run()  # kernels warm up
-        once = time_call(self.run, self.device)
-        self.repeats = int(min(max(1.0, BLOCK_SECONDS / 2 / once), ALONE_PASSES))
+        slowest = max(row[0] for row in gather_rows([time_call(self.run, self.device)], self.device))
+        # the same on all workers: a loss may wait for the others
+        self.repeats = int(min(max(1.0, BLOCK_SECONDS / 2 / slowest), ALONE_PASSES))
         self.seconds: list[float] = []
 
     def take_turn(self) -> None:
