@@ -136,8 +136,8 @@ class SyncPoint:
     calls: NonNegativeNumber
     """calls in a step"""
     seconds: NonNegativeNumber
-    """seconds of a step that the calls take on the worker that waits least, each call by itself: the others wait longer
-    because this one comes late, which they would do elsewhere"""
+    """seconds of a step that the calls take on the worker that waits least, calls in a row added up: the others wait
+    longer because this one comes late, which they would do elsewhere"""
     longest_seconds: NonNegativeNumber
     """seconds of a step that the calls take on the worker that waits longest"""
 

@@ -10,9 +10,10 @@ import linecache
 import sys
 import sysconfig
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -139,14 +140,17 @@ def find_user_line(frame: FrameType | None, operation: str) -> CallPlace | None:
 def summarize_calls(calls_by_worker: Sequence[Sequence[Sequence[Any]]], steps: int) -> tuple[SyncPoint, ...]:
     """Return the synchronisation points of all workers' calls in so many steps, the longest first.
 
-    A call takes as long as on the worker that waits least. Where workers make different calls, each point has the
-    seconds of the worker that waits least over all of its own.
+    Calls in a row take as long as on the worker that waits least. Where workers make different calls, each point has
+    the seconds of the worker that waits least over all of its own.
     """
+    counts: Counter[CallPlace] = Counter()
+    for calls in calls_by_worker:
+        counts |= Counter(CallPlace(*place) for place, _ in calls)  # of the worker that makes most
     seconds: list[dict[CallPlace, list[float]]] = []
     for calls in calls_by_worker:
         seconds.append(defaultdict(list))
-        for place, took in calls:
-            seconds[-1][CallPlace(*place)].append(took)
+        for place, took in add_up_rows(calls, steps):
+            seconds[-1][place].append(took)
     points = []
     for place in dict.fromkeys(place for worker in seconds for place in worker):
         rows = [worker[place] for worker in seconds if place in worker]
@@ -158,9 +162,21 @@ def summarize_calls(calls_by_worker: Sequence[Sequence[Sequence[Any]]], steps: i
                 file=place.file,
                 line=place.line,
                 code=linecache.getline(place.file, place.line).strip(),
-                calls=max(map(len, rows)) / steps,
+                calls=counts[place] / steps,
                 seconds=shortest / steps,
                 longest_seconds=max(map(sum, rows)) / steps,
             )
         )
     return tuple(sorted(points, key=lambda point: -point.seconds))
+
+
+def add_up_rows(calls: Sequence[Sequence[Any]], steps: int) -> Iterator[tuple[CallPlace, float]]:
+    """Yield the calls of a worker, those of one line that follow each other in a step added up.
+
+    Without them, workers that are slow in turn wait for each other once, after the step, and not at each of the calls.
+    """
+    calls_in_step, rest = divmod(len(calls), steps)
+    length = 1 if rest or not calls_in_step else calls_in_step
+    for start in range(0, len(calls), length):
+        for place, row in groupby(calls[start : start + length], key=lambda call: CallPlace(*call[0])):
+            yield place, sum(seconds for _, seconds in row)

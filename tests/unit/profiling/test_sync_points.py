@@ -52,6 +52,20 @@ def test_call_costs_what_it_takes_the_worker_that_waits_least():
     assert (second.seconds, second.longest_seconds, second.calls) == (0.5, 1.0, 0.5)
 
 
+def test_calls_in_a_row_cost_what_workers_that_are_slow_in_turn_would_not_wait():
+    slow_first, slow_second = [[FIRST, 1.0], [FIRST, 4.0]], [[FIRST, 3.0], [FIRST, 1.0]]
+    (point,) = summarize_calls([slow_first, slow_second], steps=1)
+    assert (point.seconds, point.longest_seconds, point.calls) == (4.0, 5.0, 2)
+    (point,) = summarize_calls([slow_first, slow_second], steps=2)  # one in each step, which ends with an exchange
+    assert (point.seconds, point.calls) == (1.0, 1)
+
+
+def test_calls_between_those_of_another_line_are_no_row():
+    workers = [[[FIRST, a], [SECOND, 0.5], [FIRST, b]] for a, b in ((1.0, 4.0), (3.0, 1.0))]
+    first, second = summarize_calls(workers, steps=1)
+    assert (first.seconds, first.calls, second.seconds) == (2.0, 2, 0.5)
+
+
 def test_calls_that_only_some_workers_make_count_for_these():
     (point,) = summarize_calls([[], [[FIRST, 4.0]]], steps=1)
     assert (point.seconds, point.longest_seconds) == (4.0, 4.0)
