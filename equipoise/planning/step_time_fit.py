@@ -56,15 +56,15 @@ class StepTimeFit:
 
     def fitted_seconds(self, settings: StepSettings) -> FloatArray:
         """Return the fitted seconds per step, valid where `missing_measurements` is None."""
-        return self._wait_for_batches(step_seconds(self.form, self.parameters, settings), settings)
+        return np.maximum(step_seconds(self.form, self.parameters, settings), self.loading_seconds(settings))
 
     def waits_for_data(self, settings: StepSettings) -> NDArray[np.bool_]:
         """Return whether reading a batch takes longer than computing and exchanging it."""
-        return self.loading_per_example * settings.batch > step_seconds(self.form, self.parameters, settings)
+        return self.loading_seconds(settings) > step_seconds(self.form, self.parameters, settings)
 
-    def _wait_for_batches(self, seconds: FloatArray, settings: StepSettings) -> FloatArray:
-        """Return the seconds of steps that begin when their batch has been read."""
-        return np.maximum(seconds, self.loading_per_example * settings.batch)
+    def loading_seconds(self, settings: StepSettings) -> FloatArray:
+        """Return the seconds in which the readers of a worker read a batch: no step is shorter."""
+        return np.asarray(self.loading_per_example * settings.batch)
 
     def shrunk_seconds(self, settings: StepSettings) -> FloatArray:
         """Return the seconds per step, mostly as measured where there is a measurement, else as fitted.
@@ -92,8 +92,7 @@ class StepTimeFit:
     def sample_seconds(self, settings: StepSettings) -> FloatArray:
         """Return the seconds per step in each bootstrap draw, one row per draw, with the scatter of single rows."""
         rng = np.random.default_rng(0)
-        fitted = step_seconds(self.form, self._draws_by_name, settings)
-        fitted = self._wait_for_batches(fitted, settings)
+        fitted = np.maximum(step_seconds(self.form, self._draws_by_name, settings), self.loading_seconds(settings))
         return np.asarray(fitted * np.exp(rng.choice(self.residuals, fitted.shape)))
 
     def missing_measurements(self, nodes: int, workers: int, batch: int) -> str | None:

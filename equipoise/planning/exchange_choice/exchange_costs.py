@@ -5,7 +5,8 @@
     server, async:S    see store_costs.py
     optimizer, full    T1 + 1.5 T2               a sum is two rounds of parts; a third one brings weights
 
-T1 computes, T2 exchanges; exact sums overlap as fitted. All is in arrays over settings, for maps of many networks.
+T1 computes, T2 exchanges; exact sums overlap as fitted. No step is shorter than reading its batch, where readers read
+ahead. All is in arrays over settings, for maps of many networks.
 """
 
 from collections.abc import Mapping
@@ -100,19 +101,26 @@ class ExchangeCosts:
         method = parse_exchange(name)
         parameters = self._replace_links(network)
         compute, full = compute_and_exchange_seconds(self.fit.form, parameters, settings)
-        # what the measurement of a setting says beyond the fit holds for all that happens there
-        correction = self.fit.shrunk_seconds(settings) / self.fit.fitted_seconds(settings)
+        correction, loading = self._correction(settings), self._loading_seconds(settings)
         if method.is_exact:
-            return overlapped_seconds(compute, full, self.fit.parameters.get("g", 1.0)) * correction
+            return np.maximum(
+                overlapped_seconds(compute, full, self.fit.parameters.get("g", 1.0)) * correction, loading
+            )
         if method.has_store:
             seconds = store_step_seconds(method, settings, compute, parameters, self.store, correction)
-            return np.asarray(seconds * self._step_ratio(method))
+            return np.maximum(seconds, loading) * self._step_ratio(method)
         _, delays = compute_and_exchange_seconds(self.fit.form, parameters, settings, 0.0)
         shape = self._exchange_shape(method, settings)
         exchange = shape.rounds * delays + shape.bytes * (full - delays)
         encode = self.encode_seconds.get(method.compression, 0.0)
         seconds = compute * correction + (exchange * correction + encode) / method.interval
-        return np.asarray(seconds * self._step_ratio(method))
+        return np.maximum(seconds, loading) * self._step_ratio(method)
+
+    def waits_for_data(self, name: str, settings: StepSettings) -> bool:
+        """Return whether steps with a way of exchange are as long as reading their batch, at any of the settings."""
+        method = parse_exchange(name)
+        loading = self._loading_seconds(settings) * (1.0 if method.is_exact else self._step_ratio(method))
+        return bool(((loading > 0) & np.isclose(self.step_seconds(name, settings), loading)).any())
 
     def sent_bytes(self, name: str, workers: int) -> float | None:
         """Return the bytes that leave a worker in an average step; None if those of the gradient are not known."""
@@ -159,6 +167,14 @@ class ExchangeCosts:
             f"{self.slow_level}_volume": 8 * size / network.bits_per_second,
         }
         return {**self.fit.parameters, **links}
+
+    def _correction(self, settings: StepSettings) -> FloatArray:
+        """Return what the measurement of a setting says beyond the fit; it holds for all that happens there."""
+        return self.fit.shrunk_seconds(settings) / self.fit.fitted_seconds(settings)
+
+    def _loading_seconds(self, settings: StepSettings) -> FloatArray:
+        """Return the seconds in which a worker's readers read a batch, which no way of exchange shortens."""
+        return self.fit.loading_seconds(settings) * self._correction(settings)
 
     def _exchange_shape(self, method: ExchangeMethod, settings: StepSettings) -> ExchangeShape:
         """Return the rounds and bytes of an exchange over those of an exact sum."""

@@ -204,6 +204,8 @@ def judge_bound(costs: ExchangeCosts, bound: ExchangeBound, memory: MemoryFacts)
         why = f"{bound.exchange} was not timed: up to {format_gain(bound.max_speedup)} by its closed form"
     elif bound.may_gain:
         why = f"{bound.exchange} was not tried: up to {format_gain(bound.max_speedup)} if it needed no more examples"
+    if costs.waits_for_data(bound.exchange, bound.step_settings):
+        why += "; its steps wait for batches"
     if not memory.does_fit(bound.exchange):
         verdict, why = "does not fit", f"{bound.exchange} {explain_memory(memory, bound.exchange)}"
     return ExchangeVerdict(

@@ -46,6 +46,12 @@ class ExchangeComposer:
 
     def compose_seconds(self, method: ExchangeMethod, setting: ClusterSetting, rate: float | None) -> float | str:
         """Return the seconds of a step from the fit of exact rows, or what is missing for it."""
+        seconds = self._compose_busy_seconds(method, setting, rate)
+        # no way of exchange reads batches faster
+        return seconds if isinstance(seconds, str) else max(seconds, self.fit.loading_per_example * setting.batch)
+
+    def _compose_busy_seconds(self, method: ExchangeMethod, setting: ClusterSetting, rate: float | None) -> float | str:
+        """Return the seconds in which a step computes and exchanges, or what is missing for it."""
         if (share := method.byte_share(setting.workers)) is None:
             return "rows with this exchange: its name does not tell what it sends"
         gap = self.fit.missing_measurements(*setting) or self.fit.missing_measurements(1, 1, setting.batch)

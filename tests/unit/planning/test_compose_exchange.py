@@ -23,7 +23,7 @@ def build_rows(*rows):
     return pd.DataFrame([*exact, *rows], columns=columns)
 
 
-def build_composer(rate=RATE, rows=(), terms=("alpha", "volume"), size=SIZE, links=None, **parameters):
+def build_composer(rate=RATE, rows=(), terms=("alpha", "volume"), size=SIZE, links=None, loading=0.0, **parameters):
     table = build_rows(*rows)
     fit = StepTimeFit(
         form=StepTimeForm(local_terms=terms),
@@ -33,6 +33,7 @@ def build_composer(rate=RATE, rows=(), terms=("alpha", "volume"), size=SIZE, lin
         parameter_draws=[],
         residuals=np.zeros(1),
         gradient_bytes=size,
+        loading_per_example=loading,
     )
     return ExchangeComposer(fit=fit, rate=rate, rows=table, links=links or {})
 
@@ -62,6 +63,13 @@ def test_exchanges_that_overlap_hide_behind_computing():
     hidden = (COMPUTE**2 + exchange**2) ** 0.5
     assert compose(build_composer(g=2.0), "") == pytest.approx(hidden)
     assert compose(build_composer(g=2.0), "local:4") == pytest.approx(COMPUTE + exchange / 4)  # nothing hides that
+
+
+def test_no_exchange_makes_a_step_shorter_than_reading_its_batch():
+    for name in ("", "local:4", "direct", "server", "bf16"):
+        busy, reading = compose(build_composer(), name), HERE.batch * 0.05
+        assert compose(build_composer(loading=0.05), name) == pytest.approx(max(busy, reading))
+        assert compose(build_composer(loading=1.0), name) == HERE.batch
 
 
 def test_one_worker_exchanges_nothing():

@@ -2,9 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from equipoise.planning.build_document import PlanRequest
+from equipoise.planning.exchange_choice.exact_fits import fit_exact_sums
+from equipoise.planning.exchange_choice.exchange_bounds import DEFAULT_CANDIDATES
 from equipoise.planning.exchange_choice.exchange_costs import SlowestLinks
+from equipoise.planning.exchange_choice.exchange_verdicts import judge_exchanges
+from equipoise.planning.exchange_choice.ratio_table import fit_ratio_table
 from tests.support.exchange_world import ENCODE_SECONDS, ExchangeWorld, fit_world
 
 SLOW = ExchangeWorld(rate=1e9)
@@ -57,3 +63,34 @@ def test_sent_bytes_are_those_of_the_closed_forms():
     assert adamw.sent_bytes("local:8", 4) == pytest.approx(3 * 1.5e7 / 8)
     assert adamw.sent_bytes("local:8/bf16", 4) == pytest.approx((2 * 0.5 + 1) * 1.5e7 / 8)
     assert adamw.sent_bytes("bf16", 4) == pytest.approx(1.5e7 / 2)
+
+
+def fit_reading(seconds):
+    """Return fits and costs of a slow network whose workers read an example in so many seconds, ahead of the steps."""
+    fits, costs, runs = fit_world(SLOW)
+    steps = SLOW.measure_steps()
+    waits = (seconds * steps.batch - steps.seconds).clip(lower=0)
+    steps = steps.assign(seconds=steps.seconds + waits, data_seconds=waits, read_ahead=1)
+    fits = fit_exact_sums(PlanRequest(system=steps, exchange=SLOW.measure_exchanges(), statistical=runs))
+    return fits, replace(costs, fit=fits.step_fit), runs
+
+
+def test_no_way_of_exchange_makes_a_step_shorter_than_reading_its_batch():
+    fits, costs, _ = fit_reading(0.004)
+    reading = 0.004 * np.array([option.batch for option in fits.options])
+    for name in ("", "bf16", "powersgd:4", "local:8", "server", "async:4"):
+        busy = [SLOW.step_seconds(name, option.workers, option.batch) for option in fits.options]
+        assert costs.step_seconds(name, fits.settings) == pytest.approx(np.maximum(busy, reading), rel=0.05)
+    slow = costs.step_seconds("local:8", fits.settings, SlowestLinks(*np.array([[[1e-4], [0.5]], [[1e9], [1e6]]])))
+    assert slow.shape == (2, len(fits.options)) and (slow[1] > 2 * reading).all()
+
+
+def test_where_steps_wait_for_batches_no_exchange_pays_and_the_reason_is_given():
+    fits, costs, runs = fit_reading(0.02)
+    verdicts = judge_exchanges(fits, costs, fit_ratio_table(runs), DEFAULT_CANDIDATES).verdicts
+    assert {verdict.verdict for verdict in verdicts} == {"no gain"}
+    assert all(verdict.why.endswith("; its steps wait for batches") for verdict in verdicts)
+    fits, costs, runs = fit_reading(1e-6)
+    verdicts = judge_exchanges(fits, costs, fit_ratio_table(runs), DEFAULT_CANDIDATES).verdicts
+    assert "unknown" in {verdict.verdict for verdict in verdicts}
+    assert not any("wait for batches" in verdict.why for verdict in verdicts)
