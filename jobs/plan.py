@@ -24,7 +24,7 @@ from equipoise.planning.build_document import PlanRequest, read_request
 from equipoise.planning.devices.device_plan import build_device_plan
 from equipoise.planning.devices.device_prices import CostLimits, DevicePrices
 from equipoise.planning.document import PLAN_FILE
-from equipoise.planning.exchanges.exchange_columns import RATE_COLUMN, read_algorithm_times
+from equipoise.planning.exchanges.exchange_columns import read_algorithm_times
 from equipoise.planning.exchanges.exchange_name import parse_exchange
 from equipoise.planning.exchanges.exchange_plan import ExchangeRequest
 from equipoise.planning.measurements import COUNT_COLUMN
@@ -39,6 +39,8 @@ from jobs.cli.paths import OptionalPathOrUrl, PathOrUrl, validate_locations
 from jobs.cli.plan_report import format_exchanges, format_plan, format_predictions, write_plan_pages
 
 MIN_DOLLARS, MAX_DOLLARS = 1e-9, 1e12  # of an amount: wider than any real one, narrow enough for arithmetic
+MIN_BIT_RATE, MAX_BIT_RATE = 1.0, 1e15  # as the column bits_per_second
+BITS_PER_PREFIX = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -59,6 +61,17 @@ def parse_dollars(flag: str, text: str) -> float:
     if not match or not MIN_DOLLARS <= float(match[1]) <= MAX_DOLLARS:
         raise EquipoiseError("option-format", f"{flag} must be an amount such as 40usd, got {text[:40]!r}")
     return float(match[1])
+
+
+def parse_bit_rate(text: str) -> float:
+    """Parse the rate of a link such as `200Mbit/s`, `1Gbit` or `2e8` and return it in bits per second."""
+    match = re.fullmatch(r"([0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?)\s*(?:([kKMGT]?)(?:[Bb]it|b)(?:/s|ps)?)?", text)
+    rate = float(match[1]) * BITS_PER_PREFIX[(match[2] or "").lower()] if match else 0.0
+    if not MIN_BIT_RATE <= rate <= MAX_BIT_RATE:
+        raise EquipoiseError(
+            "option-format", f"--predict-rate must be bits per second such as 200Mbit/s or 1e9, got {text[:40]!r}"
+        )
+    return rate
 
 
 def parse_prices(texts: Sequence[str]) -> DevicePrices:
@@ -108,8 +121,9 @@ class PlanOptions:
     predict_exchange: tuple[str, ...] = ()
     """ways of exchange to predict, such as local:8 bf16 tree; --system needs rows of them or, with an empty column
     exchange, of one worker and of two numbers of several"""
-    predict_rate: tuple[float, ...] = ()
-    """bits per second of the slowest link to predict for, such as 200e6 1e9; the plan is for the first one"""
+    predict_rate: tuple[str, ...] = ()
+    """rates of the slowest link to predict for, such as 200Mbit/s 1e9 (bits per second); the plan is for the first
+    one"""
     algorithms: OptionalPathOrUrl = None
     """CSV of algorithm, ranks, bytes, seconds of sums timed alone by each all-reduce algorithm"""
     deadline: str | None = None
@@ -147,8 +161,7 @@ class PlanOptions:
                 raise EquipoiseError("option-range", f"--predict-batch must be {COUNT_COLUMN.description}, got {batch}")
 
         for rate in self.predict_rate:
-            if not 1 <= rate <= 1e15:
-                raise EquipoiseError("option-range", f"--predict-rate must be {RATE_COLUMN.description}, got {rate:g}")
+            parse_bit_rate(rate)
         if (self.predict_exchange or self.predict_rate or self.algorithms) and not self.system:
             raise EquipoiseError(
                 "option-missing",
@@ -168,7 +181,8 @@ class PlanOptions:
     def exchange_request(self) -> ExchangeRequest:
         """Read the table of sums and return the exchanges and rates to predict."""
         sums = read_algorithm_times(self.algorithms) if self.algorithms else None
-        return ExchangeRequest(names=self.predict_exchange, rates=self.predict_rate, sums=sums)
+        rates = tuple(map(parse_bit_rate, self.predict_rate))
+        return ExchangeRequest(names=self.predict_exchange, rates=rates, sums=sums)
 
     def request(self) -> PlanRequest:
         """Read the tables and add the limits that the plan must keep."""

@@ -56,9 +56,9 @@ def format_confirmation(result: ConfirmationResult) -> str:
     predicted = result.predicted
     workers = pluralize(result.workers, "worker")
     setting = f"plan {result.status}: a run with {workers} x {result.batch}{format_way(result.exchange)}"
-    expected = (
-        f"predicted {format_range(predicted.low, predicted.high)} s (best estimate {format_number(predicted.value)} s)"
-    )
+    # wider than the interval of the table, which is that of an average over seeds
+    interval, mean = format_range(predicted.low, predicted.high), format_number(predicted.value)
+    expected = f"predicted {interval} s for one run ({mean} s on average)"
     if result.seconds is None:
         return f"{setting} ended without reaching the target ({make_printable(result.outcome)}); {expected}"
     return f"{setting} took {format_number(result.seconds)} s to the target, {result.side} the {expected}"

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from jobs.plan import main
+from equipoise.errors import EquipoiseError
+from jobs.plan import main, parse_bit_rate
 from tests.support.memory_world import MemoryWorld
 
 SYSTEM_ROWS = [(1, n, b, 0.01 + 0.001 * b + 0.02 * (n - 1) / n) for n in (1, 2, 4) for b in (16, 32, 64, 128)]
@@ -182,11 +183,33 @@ GRID_CSV = "".join(
 )
 
 
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("200Mbit/s", 2e8),
+        ("1Gbit", 1e9),
+        ("2.5 Gb/s", 2.5e9),
+        ("100Mbps", 1e8),
+        ("64kbit/s", 6.4e4),
+        ("1E9", 1e9),
+        ("7", 7),
+    ],
+)
+def test_rates_have_the_units_of_networks(text, rate):
+    assert parse_bit_rate(text) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("text", ["", "fast", "1GB", "200MB/s", "1mbit", "0Mbit/s", "1e400", "1e9Tbit", "-1", "nan"])
+def test_other_rates_are_refused(text):
+    with pytest.raises(EquipoiseError, match="must be bits per second such as 200Mbit/s or 1e9, got"):
+        parse_bit_rate(text)
+
+
 def test_exchanges_are_predicted_at_other_rates(run_plan, tmp_path):
     path = tmp_path / "grid.csv"
     path.write_text("nodes,workers,batch,seconds,exchange,bits_per_second\n" + GRID_CSV)
     arguments = ["--system", path, "--out", tmp_path / "out", "--predict-exchange", "local:8", "bf16"]
-    status, output, document = run_plan(*arguments, "--predict-rate", "1e9", "5e7")
+    status, output, document = run_plan(*arguments, "--predict-rate", "1Gbit/s", "5e7")
     assert status == 0
     rows = {(row["exchange"], row["bits_per_second"]): row for row in document["system"]["predictions"]}
     for rate in (1e9, 5e7):
@@ -202,7 +225,7 @@ def test_exchanges_are_predicted_at_other_rates(run_plan, tmp_path):
         (("--predict-rate", "0"), "--predict-rate must be"),
         (("--predict-exchange", "local:0"), "local"),
         (("--predict-rate", "nan"), "--predict-rate must be"),
-        (("--predict-rate", "1e9", "fast"), "--predict-rate must be numbers, got '1e9', 'fast'"),
+        (("--predict-rate", "1e9", "fast"), "must be bits per second such as 200Mbit/s or 1e9, got 'fast'"),
         (("--predict-batch", "1.5"), "--predict-batch must be whole numbers, got '1.5'"),
         (("--predict-exchange", "Ring"), "cannot predict the exchange 'Ring': no row of --system has it"),
         (("--algorithms", "missing.csv"), "missing.csv"),
