@@ -5,10 +5,12 @@ from typing import TypedDict
 
 from torch import nn
 
-from benchmarks.sharded_steps import CONTEXT, GENERATOR_BYTES, LAYERS, MLP_WIDTH, MODELS, WIDTH, build_training
+from benchmarks.sharded_models import CONTEXT, LAYERS, MLP_WIDTH, MODELS, SLEEPER_WIDTH, WIDTH
+from benchmarks.sharded_steps import GENERATOR_BYTES, build_training
 from equipoise.training.gradient_sync import GradientAllReduce
 from equipoise.training.loop import Training
 from equipoise.training.sharding.full.model_units import list_units
+from equipoise.training.sharding.optimizer.weight_owners import assign_owners
 from equipoise.training.sharding.pipeline.model_trace import ModelTrace, bind_inputs
 from equipoise.training.sharding.pipeline.piece_measurement import measure_nodes
 from equipoise.training.sharding.pipeline.stage_cut import cut_stages, find_weight_holders
@@ -29,6 +31,8 @@ class ModelFacts(TypedDict):
 
     unit_bytes: list[int]
     bucket_bytes: list[int]
+    part_bytes: dict[int, list[int]]
+    """weights that each of some workers updates"""
     divided_share: float
     divided_bytes: int
     """weights of the layers that workers divide"""
@@ -43,16 +47,23 @@ def measure_model(model: str, stage_counts: list[int]) -> ModelFacts:
     batch, module = MODELS[model][1], training.model
     units = [sum(p.nbytes for p in unit.parameters()) for unit in list_units(module)]
     total = sum(p.nbytes for p in module.parameters())
-    plan = plan_tensor_sharding(module, 2)
-    width = WIDTH * CONTEXT if model == "gpt" else MLP_WIDTH
+    plan = plan_tensor_sharding(training.workload.model(), 2)
+    width = {"gpt": WIDTH * CONTEXT, "mlp": MLP_WIDTH, "sleepers": SLEEPER_WIDTH}[model]
     return {
         "unit_bytes": [*units, total - sum(units)] if total > sum(units) else units,
         "bucket_bytes": list_bucket_bytes(module),
+        "part_bytes": {count: list_part_bytes(module, count) for count in stage_counts},
         "divided_share": plan.share,
         "divided_bytes": round(plan.share * total),
-        "sum_bytes": [4 * batch * width] * (4 * LAYERS if model == "gpt" else 2),
+        "sum_bytes": [4 * batch * width] * {"gpt": 4 * LAYERS, "mlp": 2, "sleepers": 4}[model],
         "stages": {count: measure_stages(training, count) for count in stage_counts},
     }
+
+
+def list_part_bytes(module: nn.Module, workers: int) -> list[int]:
+    """Return the bytes of the weights that each worker updates."""
+    sizes = {name: value.nbytes for name, value in module.named_parameters()}
+    return [sum(sizes[name] for name in names) for names in assign_owners(sizes, workers)]
 
 
 def list_bucket_bytes(module: nn.Module) -> list[int]:

@@ -11,47 +11,19 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from benchmarks.memory import build_workload, mlp
+from benchmarks.sharded_models import MODELS, pause_layers
 from equipoise.config import TrainConfig
 from equipoise.training.loop import Training
-from equipoise.training.sharding.full.counted_exchanges import sum_parts
+from equipoise.training.sharding.full.counted_exchanges import gather_parts, sum_parts
 from equipoise.training.sharding.full.model_units import list_units
 from equipoise.training.sharding.pipeline.pipeline_steps import PipelineSteps
 from equipoise.training.sharding.pipeline.stage_timeline import measure_bubble
-from equipoise.workloads import Split, Workload
-from equipoise.workloads.text.gpt import GPT
 from tests.network.store_steps import read_sent_bytes
 
-VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS = 65, 64, 4, 128, 4
-MLP_WIDTH = 1024
 GENERATOR_BYTES = 5056  # state of torch's generator on a CPU, which goes with values where layers draw numbers
 WARMUP_STEPS = 2
 CALIBRATION_REPEATS = 5
-EXCHANGE_BYTES = 1 << 16, 1 << 18, 1 << 20
-
-
-def gpt(config: TrainConfig | None = None) -> Workload:
-    """GPT of 4 layers of width 128, on tokens of noise."""
-
-    def build_split(count: int) -> Split:
-        tokens = torch.randint(0, VOCABULARY, (count, CONTEXT + 1))
-        return Split(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
-
-    train, other = build_split(256), build_split(4)
-    return replace(
-        build_workload("gpt", (1,), lambda: GPT(VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS)),
-        train=train,
-        validation=other,
-        reference=other,
-        test=other,
-        loss=lambda scores, targets: nn.functional.cross_entropy(scores.flatten(0, 1), targets.flatten()),
-        metric=lambda scores, targets: (scores.argmax(2) == targets).float().mean(1),
-        classes=[],
-    )
-
-
-MODELS = {"gpt": (gpt, 4), "mlp": (mlp, 32)}
-"""workload and batch size of a micro-batch"""
+EXCHANGE_BYTES = 1 << 12, 1 << 16, 1 << 18, 1 << 20
 
 
 class Contestant(Protocol):
@@ -92,7 +64,7 @@ class CalibrationTurn(TypedDict):
 def build_config(model: str, sharding: str, accumulation: int, steps: int = WARMUP_STEPS) -> TrainConfig:
     """Return the options of a run that ends its first lap after so many steps."""
     config = TrainConfig(
-        workload=f"benchmarks.sharded_steps:{model}",
+        workload=f"benchmarks.sharded_models:{model}",
         batch_size=MODELS[model][1],
         workers=dist.get_world_size(),
         grad_accumulation=accumulation,
@@ -107,7 +79,9 @@ def build_config(model: str, sharding: str, accumulation: int, steps: int = WARM
 
 def build_training(model: str, sharding: str, accumulation: int) -> Training:
     config = build_config(model, sharding, accumulation)
-    return Training(config, MODELS[model][0](config))
+    training = Training(config, MODELS[model][0](config))
+    pause_layers(config, training.model)
+    return training
 
 
 def time_turns(
@@ -197,7 +171,7 @@ class Calibration:
 
     def gather(self, tensor: torch.Tensor) -> None:
         """Gather the halves of a tensor."""
-        dist.all_gather_into_tensor(tensor, tensor[: len(tensor) // 2].clone(), group=self.pair)
+        gather_parts(tensor, tensor[: len(tensor) // 2].clone(), self.pair)
 
     def scatter(self, tensor: torch.Tensor) -> None:
         """Sum the halves of a tensor, each on one worker."""
@@ -226,6 +200,7 @@ class Peer:
         self.training, self.step = training, 0
         model = training.workload.model().train()
         self.module = build_module(model)
+        pause_layers(training.config, self.module)
         is_divided = any(isinstance(parameter, DTensor) for parameter in self.module.parameters())
         fused = None if is_divided else True  # torch has no fused kernels for DTensors
         self.optimizer = torch.optim.SGD(self.module.parameters(), lr=1e-4, momentum=0.9, fused=fused)

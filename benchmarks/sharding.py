@@ -1,8 +1,8 @@
 """Steps of models in parts between hosts, beside their closed forms: python -m benchmarks.sharding.
 
 Hosts are network namespaces with a worker each. On every number of hosts and rate of the links all ways of sharding
-take turns in one process group. Seconds are predicted from passes without an exchange and from exchanges between two
-hosts, in every round; bytes are those that the kernel counts on each host, those of the laps and those of closed forms.
+take turns in one process group. Seconds are predicted in every round, from passes without an exchange and from exchanges
+by pairs of workers, all pairs at once, as hosts share the cores of this machine; bytes are those that the kernel counts on each host, those of the laps and those of closed forms.
 With `--bubbles` it measures how long stages of a pipeline wait instead; with `--peers` our steps and those of loops by
 hand around DDP and `fully_shard` of torch.
 """
@@ -22,7 +22,7 @@ from equipoise.hardware import describe_hardware
 from equipoise.planning.exchanges.algorithm_times import fit_link
 from equipoise.planning.exchanges.exchange_time import LevelCost, all_reduce_cost
 from equipoise.planning.sharding.step_seconds import (
-    FullLinks,
+    ExchangeLinks,
     LinkTimes,
     WorkerTimes,
     bucketed_step_seconds,
@@ -40,7 +40,7 @@ from tests.network.gloo_hosts import run_on_hosts
 from tests.network.hosts import Host, create_lan
 
 MODULE, MEASURE_MODEL = "benchmarks.sharded_steps", "benchmarks.sharded_model_facts:measure_model"
-MODELS = "gpt", "mlp"
+MODELS = "gpt", "mlp", "sleepers"
 SHARDINGS = {
     2: ("none", "optimizer", "full", "tensor:2", "pipeline:2"),
     4: ("none", "optimizer", "full", "full:2", "tensor:2", "tensor:4", "pipeline:2", "pipeline:4"),
@@ -62,9 +62,7 @@ def main() -> None:
     """Measure all cases and print tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sharding", description=__doc__)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
-    parser.add_argument(
-        "--hosts", nargs="+", type=int, default=[2, 4], choices=[2, 4], help="4 alone predict themselves"
-    )
+    parser.add_argument("--hosts", nargs="+", type=int, default=[2, 4], choices=[2, 4])
     parser.add_argument("--megabits", nargs="+", type=float, default=[200.0, 0.0], help="0 for as fast as memory")
     parser.add_argument("--grad-accumulation", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3, help="steps of a turn")
@@ -81,7 +79,6 @@ def main() -> None:
             facts = run_on_hosts(hosts, MEASURE_MODEL, model, [2, 4])[0]
         print_model(model, facts)
         for megabits in options.megabits:
-            two_hosts: list[dict[str, Any]] = []
             for count in sorted(options.hosts):
                 shardings = PEERS if options.peers else SHARDINGS[count]
                 with create_hosts(count, megabits) as hosts:
@@ -91,8 +88,7 @@ def main() -> None:
                 rate = f"{megabits:g} Mbit/s" if megabits else "memory speed"
                 print(f"\n{model}, {count} hosts, {rate}; load {before:.1f} before, {os.getloadavg()[0]:.1f} after")
                 figures = [figures for figures, _ in by_host]
-                two_hosts = two_hosts or by_host[0][1]
-                predictors = [Predictor(facts, turn, count, options.grad_accumulation) for turn in two_hosts]
+                predictors = [Predictor(facts, turn, count, options.grad_accumulation) for turn in by_host[0][1]]
                 if options.peers:
                     print_ratios(figures, shardings)
                 else:
@@ -117,18 +113,15 @@ def run(hosts: list[Host], function: str, *arguments: Any) -> list[Any]:
 
 
 class Predictor:
-    """Closed forms for one model on so many hosts, by what was measured on two hosts in one round."""
+    """Closed forms for one model on so many hosts, by what pairs of workers measured in one round."""
 
     def __init__(self, facts: dict[str, Any], turn: dict[str, Any], workers: int, accumulation: int) -> None:
         self.facts, self.workers, self.accumulation = facts, workers, accumulation
-        slowdown = max(1.0, workers / (os.cpu_count() or 1))  # of workers that share cores
-        forward, passes, update, divided = (
-            slowdown * turn[name] for name in ("forward", "passes", "update", "divided_passes")
-        )
-        self.worker = WorkerTimes(forward, passes - forward, update)
-        self.copy_seconds = max(0.0, divided - passes)
+        self.worker = WorkerTimes(turn["forward"], turn["passes"] - turn["forward"], turn["update"])
+        self.copy_seconds = max(0.0, turn["divided_passes"] - turn["passes"])
         self.links = {name: fit_exchanges(name, sums) for name, sums in turn["exchanges"].items()}
         self.link = self.links["ring"]
+        self.exchange_links = ExchangeLinks(**self.links)
         self.buckets: list[int] = facts["bucket_bytes"]
         self.total = sum(self.buckets)
 
@@ -149,9 +142,10 @@ class Predictor:
         seconds = bucketed_step_seconds(self.worker, self.buckets, self.workers, self.accumulation, self.link)
         return Prediction(seconds, ring_bytes(self.workers, self.total))
 
-    def predict_optimizer(self, parts: int) -> Prediction:
+    def predict_optimizer(self, _: int) -> Prediction:
         """Predict a part of the optimizer's state on each worker."""
-        seconds = optimizer_step_seconds(self.worker, self.buckets, self.workers, self.accumulation, self.link)
+        parts = self.facts["part_bytes"][str(self.workers)]
+        seconds = optimizer_step_seconds(self.worker, self.buckets, parts, self.accumulation, self.exchange_links)
         weights = (self.workers - 1) / self.workers * self.total
         return Prediction(seconds, ring_bytes(self.workers, self.total) + weights)
 
@@ -159,7 +153,7 @@ class Predictor:
         """Predict a part of every weight on each worker."""
         units, replicas = self.facts["unit_bytes"], self.workers // parts
         seconds = full_step_seconds(
-            self.worker, units, parts, self.accumulation, FullLinks(**self.links), replicas, self.copy_seconds
+            self.worker, units, parts, self.accumulation, self.exchange_links, replicas, self.copy_seconds
         )
         sent = self.accumulation * (
             2 * gather_cost(parts, units).serial_bytes + scatter_cost(parts, units).serial_bytes

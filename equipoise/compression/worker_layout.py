@@ -7,10 +7,10 @@ row. What the workers send each other does not depend on m; within a process it 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from equipoise.parallel.peer_messages import exchange_with_peers
 from equipoise.parallel.schedule import split_evenly
 
 ExchangeChunks = Callable[[Sequence[Tensor], Sequence[int]], list[Tensor]]
@@ -45,9 +45,14 @@ class WorkerLayout:
 
 
 def exchange_chunks(chunks: Sequence[Tensor], received_sizes: Sequence[int]) -> list[Tensor]:
-    """Send a tensor of bytes to each process, and return what comes from each; all processes call this."""
+    """Send a tensor of bytes to each process, and return what comes from each; all processes call this.
+
+    What this process has for itself is returned as it is.
+    """
     if len(chunks) == 1:
         return list(chunks)
-    received = chunks[0].new_empty(sum(received_sizes))
-    dist.all_to_all_single(received, torch.cat(list(chunks)), list(received_sizes), [len(chunk) for chunk in chunks])
-    return list(received.split(list(received_sizes)))
+    rank = dist.get_rank()
+    received = [chunks[0].new_empty(size) for size in received_sizes]
+    received[rank] = chunks[rank]
+    exchange_with_peers(chunks, received)
+    return received

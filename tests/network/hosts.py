@@ -97,9 +97,15 @@ def attach_host(host: Host, bridge: str) -> Iterator[None]:
         for command in (("addr", "add", f"{host.address}/24", "dev", "eth0"), ("link", "set", "eth0", "up")):
             run_checked(*host.build_command("ip", *command))
         run_checked(*host.build_command("ip", "link", "set", "lo", "up"))
+        set_congestion_control(host)
         yield
     finally:
         remove_host(host)
+
+
+def set_congestion_control(host: Host) -> None:
+    """Let connections of a host find their rate by losses, whatever this machine is set to: bbr takes seconds for it."""
+    run_checked(*host.build_command("sysctl", "--quiet", "--write", "net.ipv4.tcp_congestion_control=reno"))
 
 
 def remove_host(host: Host) -> None:

@@ -2,8 +2,8 @@
 
 With p workers, m bytes of weights, M micro-batches a step on each worker, alpha seconds a message, beta seconds a byte:
 
-    optimizer   passes and a ring that backward hides in part, update / p, ceil(log2 p) alpha + (p - 1)/p m beta
-    full        M (passes + copies + u (2 (p - 1) + 1) alpha + 3 (p - 1)/p m beta) + update / p, for u units
+    optimizer   passes and a ring that backward hides in part, update / p, alpha + (p - 1)/p m beta
+    full        M (passes + copies + 3 u alpha + 3 (p - 1)/p m beta) + update / p, for u units
     tensor      M (passes of a part + a ring for each sum of activations) + update of a part
     pipeline    (M + S - 1) passes of the slowest of S stages + the transfers that no stage hides
 
@@ -64,37 +64,40 @@ def bucketed_step_seconds(
     return before + max(free, worker.backward) + worker.update
 
 
-def broadcast_cost(workers: int, weight_bytes: float) -> LevelCost:
-    """Return the cost of sending the weights of each worker to all others along a tree, all trees at once."""
-    return LevelCost((workers - 1).bit_length(), (workers - 1) / workers * weight_bytes)
-
-
-def optimizer_step_seconds(
-    worker: WorkerTimes, bucket_bytes: Sequence[float], workers: int, micro_batches: int, link: LinkTimes
-) -> float:
-    """Return the seconds of a step where each worker updates some of the weights and sends them to the others."""
-    own = worker._replace(update=worker.update / workers)
-    summed = bucketed_step_seconds(own, bucket_bytes, workers, micro_batches, link)
-    return summed + broadcast_cost(workers, sum(bucket_bytes)).seconds(*link)
-
-
-def gather_cost(parts: int, unit_bytes: Sequence[float]) -> LevelCost:
-    """Return the cost of gathering each unit of a model once, in a ring."""
-    return LevelCost(len(unit_bytes) * (parts - 1), (parts - 1) / parts * sum(unit_bytes))
-
-
-def scatter_cost(parts: int, unit_bytes: Sequence[float]) -> LevelCost:
-    """Return the cost of summing the gradients of each unit, of which each worker gets its part from all others."""
-    return LevelCost(len(unit_bytes), (parts - 1) / parts * sum(unit_bytes))
-
-
-class FullLinks(NamedTuple):
-    """What the exchanges of --sharding full take on the slowest link; each kind has its own delay and rate."""
+class ExchangeLinks(NamedTuple):
+    """What the exchanges of parts take on the slowest link; each kind has its own delay and rate."""
 
     gather: LinkTimes
     scatter: LinkTimes
     ring: LinkTimes
-    """of sums over replicas"""
+    """of sums of whole gradients"""
+
+
+def gather_cost(parts: int, unit_bytes: Sequence[float]) -> LevelCost:
+    """Return the cost of gathering each unit once, where each worker sends its part to all others at once."""
+    return LevelCost(len(unit_bytes), (parts - 1) / parts * sum(unit_bytes))
+
+
+def scatter_cost(parts: int, unit_bytes: Sequence[float]) -> LevelCost:
+    """Return the cost of summing the gradients of each unit, of which each worker gets its part from all others."""
+    return gather_cost(parts, unit_bytes)
+
+
+def optimizer_step_seconds(
+    worker: WorkerTimes,
+    bucket_bytes: Sequence[float],
+    part_bytes: Sequence[float],
+    micro_batches: int,
+    links: ExchangeLinks,
+) -> float:
+    """Return the seconds of a step where each worker updates its part of the weights and sends it to the others.
+
+    The largest part counts: all workers wait for it.
+    """
+    workers, largest = len(part_bytes), max(part_bytes)
+    own = worker._replace(update=worker.update * largest / sum(part_bytes))
+    summed = bucketed_step_seconds(own, bucket_bytes, workers, micro_batches, links.ring)
+    return summed + gather_cost(workers, [workers * largest]).seconds(*links.gather)
 
 
 def full_step_seconds(
@@ -102,7 +105,7 @@ def full_step_seconds(
     unit_bytes: Sequence[float],
     parts: int,
     micro_batches: int,
-    links: FullLinks,
+    links: ExchangeLinks,
     replicas: int = 1,
     copy_seconds: float = 0.0,
 ) -> float:

@@ -49,7 +49,7 @@ class LoneExchange(PartExchange):
 
     def gather_in_step(self, x: Tensor) -> Tensor:
         """Return as many channels as all parts have."""
-        by_part = [torch.empty_like(x) for _ in range(self.num_parts)]
+        by_part = [x, *(torch.empty_like(x) for _ in range(self.num_parts - 1))]
         return torch.cat(by_part, CHANNEL_DIM)
 
 

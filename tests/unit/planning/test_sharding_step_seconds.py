@@ -2,7 +2,7 @@ import pytest
 
 from equipoise.errors import EquipoiseError
 from equipoise.planning.sharding.step_seconds import (
-    FullLinks,
+    ExchangeLinks,
     LinkTimes,
     WorkerTimes,
     bucketed_step_seconds,
@@ -12,13 +12,13 @@ from equipoise.planning.sharding.step_seconds import (
     pipeline_step_seconds,
     tensor_step_seconds,
 )
-from equipoise.training.sharding.optimizer.weight_owners import broadcast_traffic
+from equipoise.training.sharding.optimizer.weight_owners import gather_traffic
 from equipoise.training.sharding.pipeline.pipeline_schedules import StagePass, list_stage_passes
 
 WORKER = WorkerTimes(1.0, 2.0, 0.5)
 LINK = LinkTimes(0.01, 1e-3)
 FREE = LinkTimes(0.0, 0.0)
-LINKS = FullLinks(LINK, LinkTimes(0.02, 2e-3), LINK)
+LINKS = ExchangeLinks(LINK, LinkTimes(0.02, 2e-3), LINK)
 
 
 def simulate_pipeline(stage_seconds, transfers, micros, schedule="1f1b"):
@@ -87,7 +87,7 @@ def test_backward_hides_all_buckets_but_the_last():
 
 
 def test_full_sharding_gathers_twice_and_sums_once_a_micro_step():
-    gathers, sums = 2 * 2 * (2 * 3 * 0.01 + 3 / 4 * 1000 * 1e-3), 2 * (2 * 0.02 + 3 / 4 * 1000 * 2e-3)
+    gathers, sums = 2 * 2 * (2 * 0.01 + 3 / 4 * 1000 * 1e-3), 2 * (2 * 0.02 + 3 / 4 * 1000 * 2e-3)
     seconds = full_step_seconds(WORKER, [600.0, 400.0], 4, 2, LINKS)
     assert seconds == pytest.approx(2 * 3.0 + gathers + sums + 0.5 / 4)
     replicated = full_step_seconds(WORKER, [600.0, 400.0], 4, 2, LINKS, replicas=2)
@@ -97,11 +97,11 @@ def test_full_sharding_gathers_twice_and_sums_once_a_micro_step():
 
 
 @pytest.mark.parametrize("workers", [2, 4])
-def test_the_tree_of_updated_weights_sends_what_leaves_the_busiest_worker(workers):
-    size = 400.0
-    free_sum = bucketed_step_seconds(WORKER._replace(update=0.5 / workers), [size], workers, 1, LINK)
-    seconds = optimizer_step_seconds(WORKER, [size], workers, 1, LINK)
-    sent, rounds = broadcast_traffic([size / workers] * workers)
+def test_updated_weights_take_what_leaves_the_busiest_worker(workers):
+    size, parts = 400.0, [150.0, *[250.0 / (workers - 1)] * (workers - 1)]
+    free_sum = bucketed_step_seconds(WORKER._replace(update=0.5 * max(parts) / size), [size], workers, 1, LINK)
+    seconds = optimizer_step_seconds(WORKER, [size], parts, 1, LINKS)
+    sent, rounds = gather_traffic(parts)
     assert seconds - free_sum == pytest.approx(rounds * LINK.alpha + sent * LINK.beta)
 
 

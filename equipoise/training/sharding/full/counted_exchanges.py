@@ -1,7 +1,7 @@
 """Exchanges of `fully_shard` that count what they send.
 
 With m bytes on p workers, each gather and each sum of gradients sends (p - 1)/p m bytes from each worker. On a CPU
-gradients are summed by one all-to-all: gloo's reduce_scatter sends twice as much.
+workers send to all others at once: gloo's reduce_scatter sends twice as much, and its gather waits for late workers.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +14,7 @@ from torch.distributed.fsdp import FSDPModule
 # the only names that torch has no public module for
 from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
 
+from equipoise.parallel.peer_messages import exchange_with_peers
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost
 from equipoise.training.gradient_sync import SumTraffic
 from equipoise.training.sharding.full.exchange_log import ExchangeLog
@@ -44,11 +45,15 @@ class CountedAllGather(AllGather):
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, async_op: bool = False
     ) -> dist.Work | None:
-        """Gather the parts, in a ring."""
+        """Gather the parts: on a GPU as torch does, in a ring."""
         self.log.begin_exchange()
-        work: dist.Work | None = all_gather(output_tensor, input_tensor, group, async_op)
-        others = group.size() - 1
-        self.log.end_exchange(SumTraffic(others * input_tensor.nbytes, others))
+        others, work = group.size() - 1, None
+        is_direct = input_tensor.device.type == "cpu" and not async_op
+        if is_direct:
+            gather_parts(output_tensor, input_tensor, group)
+        else:
+            work = all_gather(output_tensor, input_tensor, group, async_op)
+        self.log.end_exchange(SumTraffic(others * input_tensor.nbytes, 1 if is_direct else others))
         return work
 
 
@@ -86,9 +91,19 @@ class CountedReduceScatter(ReduceScatter):
 
 def sum_parts(output: Tensor, gradients: Tensor, group: dist.ProcessGroup) -> None:
     """Send each worker of a group its part of the gradients, and sum the parts received in the order of ranks."""
-    received = torch.empty_like(gradients)
-    dist.all_to_all_single(received, gradients, group=group)
-    torch.sum(received.view(group.size(), -1), 0, out=output)
+    received = torch.empty_like(gradients).view(group.size(), -1)
+    parts = gradients.view(group.size(), -1)
+    received[group.rank()] = parts[group.rank()]
+    exchange_with_peers([*parts], [*received], group)
+    torch.sum(received, 0, out=output)
+
+
+def gather_parts(output: Tensor, own_part: Tensor, group: dist.ProcessGroup) -> None:
+    """Send the part of this worker to all others of a group, and receive theirs; the output has all of them."""
+    parts = output.view(group.size(), -1)
+    if parts[group.rank()].data_ptr() != own_part.data_ptr():
+        parts[group.rank()] = own_part.view(-1)
+    exchange_with_peers([own_part] * group.size(), [*parts], group)
 
 
 def build_all_reduce_hook(log: ExchangeLog, num_replicas: int) -> Callable[[Tensor], None]:

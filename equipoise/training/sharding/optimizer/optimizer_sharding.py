@@ -13,7 +13,7 @@ from equipoise.optimizers.run_optimizer import RunOptimizer
 from equipoise.training.sharding.optimizer.part_optimizer import PartOptimizer
 from equipoise.training.sharding.optimizer.part_state_steps import PartStateSteps
 from equipoise.training.sharding.optimizer.shared_weights import SharedWeights
-from equipoise.training.sharding.optimizer.weight_owners import assign_owners, broadcast_traffic
+from equipoise.training.sharding.optimizer.weight_owners import assign_owners, gather_traffic
 from equipoise.training.sharding.sharded_model import ShardedModel
 from equipoise.training.sharding.worker_mesh import WorkerMesh
 from equipoise.training.step_timer import StepTimer
@@ -40,7 +40,7 @@ class OptimizerSharding(ShardedModel):
         """Build the steps of this worker."""
         self.weights.timer = timer
         return PartStateSteps(
-            self.config, backward_pass, optimizer, timer, broadcast_traffic(self.weights.list_part_bytes(timer.workers))
+            self.config, backward_pass, optimizer, timer, gather_traffic(self.weights.list_part_bytes(timer.workers))
         )
 
     def is_state_saved_here(self, name: str) -> bool:

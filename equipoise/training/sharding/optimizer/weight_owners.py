@@ -1,8 +1,4 @@
-"""Which worker updates which weights, and what it costs to send them to the others.
-
-gloo sends from one worker to all others along a tree: with p workers, numbered from the one that sends, worker v sends
-to v + 2^i for all 2^i > v, as far as there are so many.
-"""
+"""Which worker updates which weights, and what it costs to send them to the others."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,16 +12,6 @@ def assign_owners(weight_bytes: Mapping[str, int], workers: int) -> list[list[st
     return parts + [[] for _ in range(workers - len(parts))]
 
 
-def count_receivers(place: int, workers: int) -> int:
-    """Return how many others a worker sends to that is so many places after the one that a tree begins at."""
-    return sum(place < 1 << level and place + (1 << level) < workers for level in range(workers.bit_length()))
-
-
-def broadcast_traffic(part_bytes: Sequence[int]) -> SumTraffic:
-    """Return what the worker sends that sends most, when each worker sends its part to all others."""
-    workers = len(part_bytes)
-    sent = [
-        sum(count_receivers((rank - owner) % workers, workers) * part_bytes[owner] for owner in range(workers))
-        for rank in range(workers)
-    ]
-    return SumTraffic(max(sent), (workers - 1).bit_length())
+def gather_traffic(part_bytes: Sequence[int]) -> SumTraffic:
+    """Return what the worker sends that sends most, when each worker sends its part to all others at once."""
+    return SumTraffic((len(part_bytes) - 1) * max(part_bytes), 1)

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from equipoise.parallel.peer_messages import exchange_with_peers
 from equipoise.planning.exchanges.exchange_time import all_reduce_cost
 from equipoise.training.gradient_sync import SumTraffic
 from equipoise.training.step_timer import SpanTimer
@@ -67,13 +68,15 @@ class PartExchange:
         """Return the channels of all parts, as a part of a training step."""
         mark = self.timer.mark() if self.timer else 0.0
         whole = self._join_channels(x)
-        self._record(mark, (self.num_parts - 1) * x.nbytes, self.num_parts - 1)
+        self._record(mark, (self.num_parts - 1) * x.nbytes, 1)
         return whole
 
     def _join_channels(self, x: Tensor) -> Tensor:
-        by_part = [torch.empty_like(x) for _ in range(self.num_parts)]
-        dist.all_gather(by_part, x, group=self.group)
-        return torch.cat(by_part, CHANNEL_DIM)
+        dim = CHANNEL_DIM if x.is_contiguous() else -1  # a message is dense: channels may be last in memory
+        own = x.movedim(CHANNEL_DIM, dim).contiguous()
+        by_part = [own if part == self.part else torch.empty_like(own) for part in range(self.num_parts)]
+        exchange_with_peers([own] * self.num_parts, by_part, self.group)
+        return torch.cat(by_part, dim).movedim(dim, CHANNEL_DIM)
 
     def _record(self, mark: Any, sent_bytes: int, rounds: int) -> None:
         self.sent_bytes += sent_bytes
