@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -15,6 +15,7 @@ from equipoise.workloads.text.gpt import GPT
 VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS = 65, 64, 4, 128, 4
 MLP_WIDTH, SLEEPER_WIDTH = 1024, 768
 SECONDS_PER_WEIGHT = 1e-8  # of a forward pass of a sleeping layer
+BUBBLE_SLOWDOWN = 10.0
 
 
 def gpt(config: TrainConfig | None = None) -> Workload:
@@ -40,11 +41,13 @@ def gpt(config: TrainConfig | None = None) -> Workload:
 class Pause(torch.autograd.Function):
     """Sleep in both passes, as long as a processor of their own would take."""
 
+    slowdown: ClassVar[float] = 1.0
+
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, seconds: float) -> torch.Tensor:
         """Sleep, and return the values as they are."""
-        ctx.seconds = 2 * seconds
-        time.sleep(seconds)
+        ctx.seconds = 2 * Pause.slowdown * seconds
+        time.sleep(Pause.slowdown * seconds)
         return x.view_as(x)
 
     @staticmethod

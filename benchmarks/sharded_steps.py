@@ -11,13 +11,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from benchmarks.sharded_models import MODELS, pause_layers
+from benchmarks.sharded_models import BUBBLE_SLOWDOWN, MODELS, Pause, pause_layers
 from equipoise.config import TrainConfig
 from equipoise.training.loop import Training
 from equipoise.training.sharding.full.counted_exchanges import gather_parts, sum_parts
 from equipoise.training.sharding.full.model_units import list_units
 from equipoise.training.sharding.pipeline.pipeline_steps import PipelineSteps
-from equipoise.training.sharding.pipeline.stage_timeline import measure_bubble
 from tests.network.store_steps import read_sent_bytes
 
 GENERATOR_BYTES = 5056  # state of torch's generator on a CPU, which goes with values where layers draw numbers
@@ -246,11 +245,15 @@ PEERS: dict[str, Callable[[Training], Peer]] = {
 }
 
 
-def measure_bubbles(model: str, accumulations: list[int], steps: int) -> dict[int, list[float]]:
-    """Return the bubbles of this stage in each step, by micro-batches a step, with a stage on each worker."""
+def measure_bubbles(model: str, accumulations: list[int], steps: int) -> dict[int, list[tuple[float, float]]]:
+    """Return the seconds of each step, and those in which this stage computes, by micro-batches a step.
+
+    Each worker has a stage. Sleeping layers sleep longer, so that messages take a small share of the time.
+    """
+    Pause.slowdown = BUBBLE_SLOWDOWN
     workers = dist.get_world_size()
     trainings = {count: build_training(model, f"pipeline:{workers}", count) for count in accumulations}
-    bubbles: dict[int, list[float]] = {count * workers: [] for count in accumulations}
+    seconds: dict[int, list[tuple[float, float]]] = {count * workers: [] for count in accumulations}
     for training in trainings.values():
         next(training.laps())
     for _ in range(steps):
@@ -259,5 +262,7 @@ def measure_bubbles(model: str, accumulations: list[int], steps: int) -> dict[in
             training.steps.record_timeline()
             dist.barrier()
             training.take_steps(1)
-            bubbles[count * workers].append(measure_bubble(training.steps.list_spans()))
-    return bubbles
+            spans = training.steps.list_spans()
+            computing = sum(span.end - span.start for span in spans if span.kind != "wait")
+            seconds[count * workers].append((spans[-1].end - spans[0].start, computing))
+    return seconds

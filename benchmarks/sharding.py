@@ -1,10 +1,10 @@
 """Steps of models in parts between hosts, beside their closed forms: python -m benchmarks.sharding.
 
 Hosts are network namespaces with a worker each. On every number of hosts and rate of the links all ways of sharding
-take turns in one process group. Seconds are predicted in every round, from passes without an exchange and from exchanges
-by pairs of workers, all pairs at once, as hosts share the cores of this machine; bytes are those that the kernel counts on each host, those of the laps and those of closed forms.
-With `--bubbles` it measures how long stages of a pipeline wait instead; with `--peers` our steps and those of loops by
-hand around DDP and `fully_shard` of torch.
+take turns in one process group. Seconds are predicted in every round, from passes without an exchange and from
+exchanges by pairs of workers, all pairs at once, as hosts share the cores of this machine; bytes are those that the
+kernel counts on each host, those of the laps and those of closed forms. With `--bubbles` it measures how long stages of
+a pipeline wait instead; with `--peers` our steps and those of loops by hand around DDP and `fully_shard` of torch.
 """
 
 import argparse
@@ -274,7 +274,7 @@ def print_ratios(by_host: Sequence[dict[str, Any]], names: Sequence[str]) -> Non
 
 
 def print_bubbles(model: str, steps: int) -> None:
-    """Print the waits of two stages beside those of equal stages."""
+    """Print the waits of two stages beside those of equal stages; a step lasts as long as on the first one."""
     with create_hosts(2, 0.0) as hosts:
         by_host = run(hosts, "measure_bubbles", model, BUBBLE_ACCUMULATIONS, steps)
     print(f"\n{model}, 2 stages on 2 hosts; load {os.getloadavg()[0]:.1f} after")
@@ -282,7 +282,9 @@ def print_bubbles(model: str, steps: int) -> None:
         "| micro-batches | of the first stage | of the last stage | mean | (S - 1)/(M + S - 1) |\n|--:|--:|--:|--:|--:|"
     )
     for micros in by_host[0]:
-        first, last = (statistics.median(bubbles[micros]) for bubbles in by_host)
+        steps = zip(*(seconds[micros] for seconds in by_host), strict=True)
+        waits_by_step = [[1 - computing / max(stages)[0] for _, computing in stages] for stages in steps]
+        first, last = (statistics.median(column) for column in zip(*waits_by_step, strict=True))
         waits = first, last, (first + last) / 2, pipeline_bubble(2, int(micros))
         print(f"| {micros} | {' | '.join(f'{wait:.3f}' for wait in waits)} |", flush=True)
 

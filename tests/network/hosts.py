@@ -104,7 +104,7 @@ def attach_host(host: Host, bridge: str) -> Iterator[None]:
 
 
 def set_congestion_control(host: Host) -> None:
-    """Let connections of a host find their rate by losses, whatever this machine is set to: bbr takes seconds for it."""
+    """Let connections of a host find their rate by losses: bbr, which this machine may use, takes seconds for it."""
     run_checked(*host.build_command("sysctl", "--quiet", "--write", "net.ipv4.tcp_congestion_control=reno"))
 
 

@@ -1,6 +1,6 @@
 """When a stage of a pipeline computes and when it waits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, get_args
 
 import torch
@@ -43,16 +43,6 @@ def read_spans(marked: list[MarkedSpan]) -> list[StageSpan]:
         return elapsed_event_seconds(mark, first)  # type: ignore[arg-type]  # both are events of a GPU
 
     return [StageSpan(read(span.start), read(span.end), span.kind, span.micro) for span in marked]
-
-
-def measure_bubble(spans: Iterable[StageSpan]) -> float:
-    """Return the share of a step in which a stage computes no pass, from the first span's start to the last one's end.
-
-    At best it is (S - 1) / (M + S - 1) for S equal stages and M micro-batches, whichever the schedule.
-    """
-    spans = list(spans)
-    total = max(span.end for span in spans) - min(span.start for span in spans)
-    return 1 - sum(span.end - span.start for span in spans if span.kind != "wait") / total if total else 0.0
 
 
 def gather_spans(
