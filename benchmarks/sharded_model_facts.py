@@ -55,7 +55,7 @@ def measure_model(model: str, stage_counts: list[int]) -> ModelFacts:
         "part_bytes": {count: list_part_bytes(module, count) for count in stage_counts},
         "divided_share": plan.share,
         "divided_bytes": round(plan.share * total),
-        "sum_bytes": [4 * batch * width] * {"gpt": 4 * LAYERS, "mlp": 2, "sleepers": 4}[model],
+        "sum_bytes": [4 * batch * width] * {"gpt": 4 * LAYERS, "mlp": 2, "sleepers": 3}[model],
         "stages": {count: measure_stages(training, count) for count in stage_counts},
     }
 
