@@ -23,7 +23,7 @@ class SharedWeights:
                 move_to_flat([parameter for parameter in parameters if parameter.dtype == dtype], like)
                 for parameters in parameters_by_owner
             ]
-            for dtype, like in sorted(dtypes.items(), key=str)
+            for dtype, like in sorted(dtypes.items(), key=lambda item: str(item[0]))
         ]
         """flat tensor of each owner, which has no elements where it has no weights"""
         self.timer: SpanTimer | None = None
