@@ -5,7 +5,7 @@ from typing import TypedDict
 
 from torch import nn
 
-from benchmarks.sharded_models import CONTEXT, LAYERS, MLP_WIDTH, MODELS, SLEEPER_WIDTH, WIDTH
+from benchmarks.sharded_models import CONTEXT, LAYERS, MLP_WIDTH, MODELS, SLEEPING_WIDTH, WIDTH
 from benchmarks.sharded_steps import GENERATOR_BYTES, build_training
 from equipoise.training.gradient_sync import GradientAllReduce
 from equipoise.training.loop import Training
@@ -48,14 +48,14 @@ def measure_model(model: str, stage_counts: list[int]) -> ModelFacts:
     units = [sum(p.nbytes for p in unit.parameters()) for unit in list_units(module)]
     total = sum(p.nbytes for p in module.parameters())
     plan = plan_tensor_sharding(training.workload.model(), 2)
-    width = {"gpt": WIDTH * CONTEXT, "mlp": MLP_WIDTH, "sleepers": SLEEPER_WIDTH}[model]
+    width = {"gpt": WIDTH * CONTEXT, "mlp": MLP_WIDTH, "sleeping_mlp": SLEEPING_WIDTH}[model]
     return {
         "unit_bytes": [*units, total - sum(units)] if total > sum(units) else units,
         "bucket_bytes": list_bucket_bytes(module),
         "part_bytes": {count: list_part_bytes(module, count) for count in stage_counts},
         "divided_share": plan.share,
         "divided_bytes": round(plan.share * total),
-        "sum_bytes": [4 * batch * width] * {"gpt": 4 * LAYERS, "mlp": 2, "sleepers": 3}[model],
+        "sum_bytes": [4 * batch * width] * {"gpt": 4 * LAYERS, "mlp": 2, "sleeping_mlp": 3}[model],
         "stages": {count: measure_stages(training, count) for count in stage_counts},
     }
 

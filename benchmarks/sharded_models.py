@@ -13,7 +13,7 @@ from equipoise.workloads import Split, Workload
 from equipoise.workloads.text.gpt import GPT
 
 VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS = 65, 64, 4, 128, 4
-MLP_WIDTH, SLEEPER_WIDTH = 1024, 768
+MLP_WIDTH, SLEEPING_WIDTH = 1024, 768
 SECONDS_PER_WEIGHT = 1e-8  # of a forward pass of a sleeping layer
 BUBBLE_SLOWDOWN = 10.0
 
@@ -38,7 +38,7 @@ def gpt(config: TrainConfig | None = None) -> Workload:
     )
 
 
-class Pause(torch.autograd.Function):
+class SleepingPass(torch.autograd.Function):
     """Sleep in both passes, as long as a processor of their own would take."""
 
     slowdown: ClassVar[float] = 1.0
@@ -46,8 +46,8 @@ class Pause(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, seconds: float) -> torch.Tensor:
         """Sleep, and return the values as they are."""
-        ctx.seconds = 2 * Pause.slowdown * seconds
-        time.sleep(Pause.slowdown * seconds)
+        ctx.seconds = 2 * SleepingPass.slowdown * seconds
+        time.sleep(SleepingPass.slowdown * seconds)
         return x.view_as(x)
 
     @staticmethod
@@ -57,25 +57,25 @@ class Pause(torch.autograd.Function):
         return gradients[0], None
 
 
-def sleepers(config: TrainConfig | None = None) -> Workload:
+def sleeping_mlp(config: TrainConfig | None = None) -> Workload:
     """MLP whose layers sleep, once `pause_layers` was called: workers that share no processors, as on a cluster."""
 
     def build_model() -> nn.Module:
-        layers = [nn.Linear(SLEEPER_WIDTH, SLEEPER_WIDTH) for _ in range(4)]  # two or four equal stages
+        layers = [nn.Linear(SLEEPING_WIDTH, SLEEPING_WIDTH) for _ in range(4)]  # two or four equal stages
         return nn.Sequential(*(module for layer in layers for module in (layer, nn.ReLU())))
 
-    return build_workload("sleepers", (SLEEPER_WIDTH,), build_model)
+    return build_workload("sleeping_mlp", (SLEEPING_WIDTH,), build_model)
 
 
 def pause_layers(config: TrainConfig, model: nn.Module) -> None:
     """Let the layers of a run that sleeps do so, in proportion to the weights that this worker computes with."""
-    if config.workload.endswith(":sleepers"):
+    if config.workload.endswith(":sleeping_mlp"):
         for layer in model.modules():
             if isinstance(layer, nn.Linear):
                 layer.register_forward_hook(
-                    lambda module, _, output: Pause.apply(output, SECONDS_PER_WEIGHT * module.weight.numel())
+                    lambda module, _, output: SleepingPass.apply(output, SECONDS_PER_WEIGHT * module.weight.numel())
                 )
 
 
-MODELS = {"gpt": (gpt, 4), "mlp": (mlp, 32), "sleepers": (sleepers, 8)}
+MODELS = {"gpt": (gpt, 4), "mlp": (mlp, 32), "sleeping_mlp": (sleeping_mlp, 8)}
 """workload and batch size of a micro-batch"""

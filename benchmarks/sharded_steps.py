@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from benchmarks.sharded_models import BUBBLE_SLOWDOWN, MODELS, Pause, pause_layers
+from benchmarks.sharded_models import BUBBLE_SLOWDOWN, MODELS, SleepingPass, pause_layers
 from equipoise.config import TrainConfig
 from equipoise.training.loop import Training
 from equipoise.training.sharding.full.counted_exchanges import gather_parts, sum_parts
@@ -250,7 +250,7 @@ def measure_bubbles(model: str, accumulations: list[int], steps: int) -> dict[in
 
     Each worker has a stage. Sleeping layers sleep longer, so that messages take a small share of the time.
     """
-    Pause.slowdown = BUBBLE_SLOWDOWN
+    SleepingPass.slowdown = BUBBLE_SLOWDOWN
     workers = dist.get_world_size()
     trainings = {count: build_training(model, f"pipeline:{workers}", count) for count in accumulations}
     seconds: dict[int, list[tuple[float, float]]] = {count * workers: [] for count in accumulations}

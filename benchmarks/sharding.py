@@ -40,7 +40,7 @@ from tests.network.gloo_hosts import run_on_hosts
 from tests.network.hosts import Host, create_lan
 
 MODULE, MEASURE_MODEL = "benchmarks.sharded_steps", "benchmarks.sharded_model_facts:measure_model"
-MODELS = "gpt", "mlp", "sleepers"
+MODELS = "gpt", "mlp", "sleeping_mlp"
 SHARDINGS = {
     2: ("none", "optimizer", "full", "tensor:2", "pipeline:2"),
     4: ("none", "optimizer", "full", "full:2", "tensor:2", "tensor:4", "pipeline:2", "pipeline:4"),
