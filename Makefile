@@ -31,10 +31,10 @@ test-ray: .venv/ready .venv/clients/ready .venv/browser/ready ## commands and th
 	$(BIN)/python -m pytest $(TWO_CLUSTERS) -m "not slow and not thorough" tests/ray tests/serving
 
 test-slow: .venv/ready .venv/browser/ready ## how often intervals hold, how rare false alarms are, how good the search is
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "slow and not thorough" tests/unit tests/contract tests/browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -rs -m "slow and not thorough" tests/unit tests/contract tests/browser
 
 test-slow-ray: .venv/ready ## killed jobs and swapped models
-	$(BIN)/python -m pytest -m "slow and not thorough" tests/ray tests/serving
+	$(BIN)/python -m pytest -rs -m "slow and not thorough" tests/ray tests/serving
 
 test-thorough: .venv/ready .venv/browser/ready .venv/moto/ready ## further cases of what slow tests show: more kinds of sharding, compression and servers under kill -9; the detection act, and the site from an empty folder
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m thorough tests/unit tests/contract

@@ -47,7 +47,7 @@ class MeasuredBlocks(NamedTuple):
     """seconds of a step of the slowest worker, by turn"""
     marked_seconds: list[float]
     own_spans: dict[str, float]
-    """mean seconds of a step on this worker by span of the marked blocks, without the fastest and the slowest"""
+    """mean seconds of a plain step on this worker by span: shares of marked blocks, without the fastest and slowest"""
     sync_watch: SyncWatch
     steps: int
     """marked steps in all"""
@@ -104,8 +104,10 @@ def measure_blocks(stepped: SteppedTraining) -> MeasuredBlocks:
             spans.append(stepped.take_block(count))
         marked.append(max(row[0] for row in gather_rows([spans[-1]["lap"]], device)))
         passes.take_turn()
-    usual = sorted(spans, key=lambda row: row["lap"])[1:-1]
-    own = {name: statistics.fmean(row.get(name, 0.0) for row in usual) for name in set().union(*usual)}
+    usual = sorted(range(MEASURED_TURNS), key=lambda turn: marked[turn])[1:-1]
+    scale = statistics.median(plain) / statistics.fmean(marked[turn] for turn in usual)
+    names = set[str]().union(*spans)
+    own = {name: scale * statistics.fmean(spans[turn].get(name, 0.0) for turn in usual) for name in names}
     return MeasuredBlocks(plain, marked, own, sync_watch, MEASURED_TURNS * count, passes.find_slowest_seconds())
 
 

@@ -33,15 +33,17 @@ def trace_steps(stepped: SteppedTraining, count: int) -> StepTrace:
     """Take steps under torch's profiler, and return the trace with its summary. All workers call this."""
     device = stepped.training.device
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
-    stepped.take_block(stepped.interval)  # the first step under marks takes longer
     is_compiled = stepped.training.config.compile  # which hooks in the model would have compiled again
     named_layers = nullcontext() if is_compiled else name_layers(stepped.training.model)
     marks = StepMarks(stepped.training, names_ranges=True).set_marks()
-    with marks, named_layers, profile(activities=activities) as profiler:
-        start = time.perf_counter()
-        with record_function(RANGE_PREFIX + "steps"):
-            stepped.take_block(count)
-        seconds = (time.perf_counter() - start) / count
+    with marks, named_layers:
+        with profile(activities=activities):  # the first steps under marks and a profiler take longer
+            stepped.take_block(stepped.interval)
+        with profile(activities=activities) as profiler:
+            start = time.perf_counter()
+            with record_function(RANGE_PREFIX + "steps"):
+                stepped.take_block(count)
+            seconds = (time.perf_counter() - start) / count
     content = export_trace(profiler)
     events: list[dict[str, Any]] = json.loads(gzip.decompress(content))["traceEvents"]
     return StepTrace(content, seconds, summarize_trace(events, count, LAYER_PREFIX, RANGE_PREFIX))

@@ -2,12 +2,14 @@
 
 The operations of a layer's forward pass lie inside its range. Those of its backward pass are known by the sequence
 number that torch gives a node of the graph: the last operation of the forward pass with that number made it. Adding a
-gradient to those that are there belongs to the layer whose node ran before.
+gradient to those that are there belongs to the layer whose node ran before, and so does the time until the next node:
+the engine frees what the node took.
 """
 
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -68,7 +70,10 @@ def summarize_trace(events: Iterable[TraceEvent], steps: int, layer_prefix: str,
     starts = find_step_starts(by_part["forward"], steps)
     by_step = split_events(complete, [origin + MICROSECONDS * start for start in starts])
     forward, layer_by_sequence = zip(*(sum_forward(part, layer_prefix, thread) for part in by_step), strict=True)
-    backward = [sum_backward(*pair) for pair in zip(by_step, layer_by_sequence, strict=True)]
+    backward = [
+        sum_backward(part, layers, range_prefix + "backward")
+        for part, layers in zip(by_step, layer_by_sequence, strict=True)
+    ]
     return TraceSummary(
         find_medians(forward),
         find_medians(backward),
@@ -139,20 +144,28 @@ def is_backward(event: TraceEvent) -> bool:
     return bool(event["args"].get("Fwd thread id")) or event["name"].startswith(BACKWARD_NODE)
 
 
-def sum_backward(events: Sequence[TraceEvent], layer_by_sequence: dict[int, str]) -> dict[str, float]:
-    """Return the backward seconds by layer, with those in which its gradients are added to what is there.
+def sum_backward(
+    events: Sequence[TraceEvent], layer_by_sequence: dict[int, str], pass_name: str
+) -> dict[str, float]:
+    """Return the backward seconds by layer; `pass_name` is that of the range of a backward pass.
 
-    These nodes have no sequence number; the engine runs each right after the node whose gradient it takes.
+    Nodes that add gradients have no sequence number; the engine runs each right after the node whose gradient it takes.
     """
     seconds: dict[str, float] = defaultdict(float)
-    last_layers: dict[Any, str | None] = {}
-    nodes = [event for event in events if event["name"].startswith(BACKWARD_NODE)]
-    for event in sorted(nodes, key=lambda event: event["ts"]):
-        thread = event["tid"]
-        if not event["name"].endswith(GRADIENT_NODE):
-            last_layers[thread] = layer_by_sequence.get(event.get("args", {}).get("Sequence number"))
-        if (layer := last_layers.get(thread)) is not None:
-            seconds[layer] += event_duration(event)
+    pass_starts = sorted(event["ts"] for event in events if event["name"] == pass_name)
+    by_thread: dict[Any, list[TraceEvent]] = defaultdict(list)
+    for event in sorted(events, key=lambda event: event["ts"]):
+        if event["name"].startswith(BACKWARD_NODE):
+            by_thread[event["tid"]].append(event)
+    for nodes in by_thread.values():
+        layer = None
+        for node, following in pairwise([*nodes, None]):
+            if not node["name"].endswith(GRADIENT_NODE):
+                layer = layer_by_sequence.get(node.get("args", {}).get("Sequence number"))
+            if layer is not None:
+                seconds[layer] += event_duration(node)
+                if following and pass_starts and bisect(pass_starts, node["ts"]) == bisect(pass_starts, following["ts"]):
+                    seconds[layer] += (following["ts"] - node["ts"] - node["dur"]) / MICROSECONDS
     return dict(seconds)
 
 

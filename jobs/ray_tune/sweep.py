@@ -220,7 +220,7 @@ def write_tables(steps: pd.DataFrame, exchange_sweep: ExchangeSweep, out: Path) 
     """Write system.csv with the drift of the machine's pace, and the trials of all ways of exchange."""
     trials, facts = exchange_sweep.trials, exchange_sweep.facts
     pace_drift = estimate_pace_drift(load_finished_trials(trials.folder, trials.base))
-    timed = facts.timings.steps if facts.candidates else []
+    timed = [row for row in facts.timings.steps if facts.candidates or row.exchange in facts.shardings]
     steps = add_exchange_steps(add_pace_noise(steps, pace_drift), exchange_sweep.step_fit, timed)
     write_csv(steps, out / "system.csv")
     runs = build_run_table(trials.folder, trials.base, trials.workers_by_batch, with_exchanges=bool(facts.candidates))

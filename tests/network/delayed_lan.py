@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.network.hosts import LAN_NUMBERS, Host, find_missing_requirement, remove_host, run_checked
+from tests.network.hosts import (
+    LAN_NUMBERS,
+    Host,
+    find_missing_requirement,
+    remove_host,
+    run_checked,
+    set_congestion_control,
+)
 from tests.support.ray_cluster import ROOT
 
 MTU = 9000  # large packets, so that one process can carry all of them
+MAX_QUEUED_PACKETS = 20_000  # to that process; a real device tells TCP how much waits, and so none is lost
 
 
 def find_missing_tun() -> str | None:
@@ -30,7 +38,8 @@ def create_delayed_lan(host_count: int, delay_seconds: float, megabits: float) -
         stack.enter_context(run_forwarder(hosts, delay_seconds, megabits))
         for host in hosts:
             run_checked(*host.build_command("ip", "addr", "add", f"{host.address}/24", "dev", "eth0"))
-            run_checked(*host.build_command("ip", "link", "set", "eth0", "mtu", str(MTU), "up"))
+            device = ("mtu", str(MTU), "txqueuelen", str(MAX_QUEUED_PACKETS), "up")
+            run_checked(*host.build_command("ip", "link", "set", "eth0", *device))
         yield hosts
 
 
@@ -40,6 +49,7 @@ def create_namespace(host: Host) -> Iterator[None]:
     run_checked("ip", "netns", "add", host.name)
     try:
         run_checked(*host.build_command("ip", "link", "set", "lo", "up"))
+        set_congestion_control(host)
         yield
     finally:
         remove_host(host)

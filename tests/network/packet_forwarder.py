@@ -2,8 +2,9 @@
 
     python -m tests.network.packet_forwarder DELAY_SECONDS MEGABITS NAMESPACE=ADDRESS ...
 
-Each network namespace gets a TUN device, eth0, whose packets arrive here. A packet leaves its host after those before
-it at the rate of the link, travels for the delay, and enters the other host at the rate of that one's link.
+Each network namespace gets a TUN device, eth0, whose packets arrive here. They leave their host at the rate of its link,
+those for each other host in turns, as the fair queues of Linux send them. A packet travels for the delay, and enters the
+other host at the rate of that one's link, behind those that reached it before.
 """
 
 import ctypes
@@ -15,6 +16,7 @@ import socket
 import struct
 import sys
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,11 +29,30 @@ FIN_SYN_RST = 0x07  # flags of TCP
 
 @dataclass
 class Link:
-    """TUN device of a host, and when both directions of its link are free again."""
+    """TUN device of a host, when both directions of its link are free again, and what waits to leave."""
 
     device: int
     out_free_at: float = 0.0
     in_free_at: float = 0.0
+    waiting: dict[bytes, deque[bytes]] = field(default_factory=dict)
+    """packets by the address of the other host; the host whose turn is next comes first"""
+
+    def take_next_packet(self) -> bytes:
+        """Take the first packet for the host whose turn it is; the next turn is another one's."""
+        address = next(iter(self.waiting))
+        packets = self.waiting.pop(address)
+        packet = packets.popleft()
+        if packets:
+            self.waiting[address] = packets
+        return packet
+
+
+class Departure(NamedTuple):
+    """When the link of a host is free for the next packet that waits."""
+
+    time: float
+    number: int
+    source: Link
 
 
 class Arrival(NamedTuple):
@@ -47,12 +68,12 @@ class Arrival(NamedTuple):
 
 @dataclass
 class Forwarder:
-    """Links by address, and the packets that travel, the next one to arrive first."""
+    """Links by address, and what happens to packets, the next event first."""
 
     links: dict[bytes, Link]
     delay_seconds: float
     bytes_a_second: float
-    arrivals: list[Arrival] = field(default_factory=list)
+    events: list[Arrival | Departure] = field(default_factory=list)
     count: int = 0
 
     def accept(self, source: Link) -> None:
@@ -61,28 +82,47 @@ class Forwarder:
         target = self.links.get(packet[16:20]) if packet[0] >> 4 == 4 else None
         if target is None:  # IPv6, or an address that no host has
             return
-        self.count += 1
         now = time.monotonic()
-        if is_acknowledgement(packet):  # the fair queues of Linux let these go before the packets of large messages
-            heapq.heappush(self.arrivals, Arrival(now + self.delay_seconds, self.count, target, packet, at_host=True))
+        if is_acknowledgement(packet):  # fair queues let these go before the packets of large messages
+            self.plan(Arrival(now + self.delay_seconds, self.next_number(), target, packet, at_host=True))
             return
-        starts_at = max(now, source.out_free_at)
-        source.out_free_at = starts_at + len(packet) / self.bytes_a_second
-        arrival = Arrival(starts_at + self.delay_seconds, self.count, target, packet, at_host=False)
-        heapq.heappush(self.arrivals, arrival)
+        if not source.waiting:
+            self.plan(Departure(max(now, source.out_free_at), self.next_number(), source))
+        source.waiting.setdefault(packet[16:20], deque()).append(packet)
+
+    def next_number(self) -> int:
+        """Return the number of a new event."""
+        self.count += 1
+        return self.count
+
+    def plan(self, event: Arrival | Departure) -> None:
+        """Let something happen at its time."""
+        heapq.heappush(self.events, event)
 
     def deliver_due(self) -> float | None:
-        """Write the packets that have arrived, and return the seconds until the next one; None without any."""
-        while self.arrivals:
-            wait = self.arrivals[0].time - time.monotonic()
+        """Let happen what is due, and return the seconds until the next event; None without any."""
+        while self.events:
+            wait = self.events[0].time - time.monotonic()
             if wait > 0:
                 return wait
-            arrival = heapq.heappop(self.arrivals)
-            if arrival.at_host:
-                os.write(arrival.target.device, arrival.packet)
+            event = heapq.heappop(self.events)
+            if isinstance(event, Departure):
+                self.send_next(event)
+            elif event.at_host:
+                os.write(event.target.device, event.packet)
             else:
-                heapq.heappush(self.arrivals, self.enter_link(arrival))
+                self.plan(self.enter_link(event))
         return None
+
+    def send_next(self, departure: Departure) -> None:
+        """Let the next packet leave its host; the one after it follows when it has left."""
+        source = departure.source
+        packet = source.take_next_packet()
+        target = self.links[packet[16:20]]
+        source.out_free_at = departure.time + len(packet) / self.bytes_a_second
+        self.plan(Arrival(departure.time + self.delay_seconds, self.next_number(), target, packet, at_host=False))
+        if source.waiting:
+            self.plan(Departure(source.out_free_at, self.next_number(), source))
 
     def enter_link(self, arrival: Arrival) -> Arrival:
         """Return when a packet has passed the link of its host, behind those that reached it before.

@@ -75,6 +75,11 @@ def build_step_parts(measured: WorkerProfile) -> StepParts:
     )
 
 
+def scale_parts(parts: StepParts, scale: float) -> StepParts:
+    """Return the parts of a step that takes `scale` times as long."""
+    return StepParts(**{name: scale * seconds for name, seconds in vars(parts).items()})
+
+
 def build_loop_report(
     rows: Sequence[ProfileRow],
     own: WorkerProfile,
@@ -86,20 +91,22 @@ def build_loop_report(
     """Build the report from the rows of all workers, with the layers and limits of the first one."""
     plain = [max(turn) for turn in zip(*(row.plain_seconds for row in rows), strict=True)]
     marked = [max(turn) for turn in zip(*(row.marked_seconds for row in rows), strict=True)]
+    scale = statistics.median(plain) / statistics.fmean(marked)  # marks take time, and blocks differ in pace
+    parts = tuple(scale_parts(row.parts, scale) for row in rows)
     steps = MeasuredSteps(
         seconds=statistics.median(plain),
         pace_sd=float(np.std(np.log(plain), ddof=1)),
         marked_seconds=statistics.median(marked),
         traced_seconds=max(row.traced_seconds for row in rows),
         traced_steps=min(row.traced_steps for row in rows),
-        parts=tuple(row.parts for row in rows),
+        parts=parts,
     )
     report = ProfileReport(
         config=config,
         machine=machine,
         nodes=nodes,
         steps=steps,
-        layers=tuple(add_layer_seconds(own, rows[0].parts)),
+        layers=tuple(add_layer_seconds(own, parts[0])),
         limits=limits,
         sync_points=summarize_calls([row.sync_calls for row in rows], BLOCK_STEPS * len(marked)),
         timings=ShortTimings(),

@@ -14,6 +14,7 @@ from equipoise.planning.exchanges.exchange_time import LevelCost, all_reduce_cos
 from equipoise.planning.step_time_fit import NO_EXCHANGES
 from equipoise.type_aliases import FloatArray
 
+FIT_ROUNDS = 8  # of a fit in which delays overlap with bytes
 MIN_BYTES_RATIO = 8  # bytes of the largest sum over the smallest: enough to separate alpha from beta
 
 
@@ -56,13 +57,29 @@ def single_level_cost(name: str, ranks: int, nodes: int, size: float) -> LevelCo
 
 def fit_link(costs: list[LevelCost], seconds: FloatArray) -> AlgorithmLink:
     """Fit alpha and beta to sums; without a range of bytes all of the seconds of the smallest are delay."""
-    rounds, sizes = np.array(costs, float).T
+    sizes = np.array([cost.serial_bytes for cost in costs], float)
     if sizes.max() < MIN_BYTES_RATIO * sizes.min():
+        rounds = np.array([cost.rounds for cost in costs], float)
         return AlgorithmLink(float(np.median(seconds / rounds)), None)
-    design = np.stack([rounds, sizes], axis=1) / seconds[:, None]
+    alpha = beta = 0.0
+    for _ in range(FIT_ROUNDS):  # whether a delay or the bytes beside it are shorter depends on the link itself
+        alpha, beta = fit_line([subtract_overlap(cost, alpha, beta) for cost in costs], seconds)
+    return AlgorithmLink(alpha, beta)
+
+
+def subtract_overlap(cost: LevelCost, alpha: float, beta: float) -> tuple[float, float]:
+    """Return the rounds and bytes of a sum without the delays that overlap with bytes, or these bytes if they take less."""
+    if alpha <= cost.overlapped_bytes * beta:
+        return cost.rounds - cost.overlapped_rounds, cost.serial_bytes
+    return cost.rounds, cost.serial_bytes - cost.overlapped_rounds * cost.overlapped_bytes
+
+
+def fit_line(costs: list[tuple[float, float]], seconds: FloatArray) -> tuple[float, float]:
+    """Fit the seconds a round and a byte to sums of so many rounds and bytes, by relative errors."""
+    design = np.array(costs, float) / seconds[:, None]
     scale = design.max(axis=0)
     alpha, beta = nnls(design / scale, np.ones(len(seconds)))[0] / scale
-    return AlgorithmLink(float(alpha), float(beta))
+    return float(alpha), float(beta)
 
 
 def replace_ring_messages(

@@ -12,6 +12,8 @@ from equipoise.errors import EquipoiseError
 from equipoise.formatting import pluralize
 from equipoise.registries.all_reduce_registry import ALL_REDUCE_ALGORITHMS, POWER_OF_TWO_ALGORITHMS
 
+SEND_BUFFER_BYTES = 4 << 20  # of a connection on Linux, at most: a send ends when the rest has left
+
 
 class LevelCost(NamedTuple):
     """Cost of a sum on one network level: inside the nodes, or between them."""
@@ -20,10 +22,15 @@ class LevelCost(NamedTuple):
     """messages that wait for each other"""
     serial_bytes: float = 0.0
     """bytes that pass the busiest link of this level one after another"""
+    overlapped_rounds: int = 0
+    """of `rounds`, those whose delay passes while other bytes of the sum travel"""
+    overlapped_bytes: float = 0.0
+    """these bytes, for each of those rounds"""
 
     def seconds(self, alpha: float, beta: float) -> float:
         """Return the seconds, with `alpha` seconds a message and `beta` seconds a byte."""
-        return self.rounds * alpha + self.serial_bytes * beta
+        overlap = self.overlapped_rounds * min(alpha, self.overlapped_bytes * beta)
+        return self.rounds * alpha + self.serial_bytes * beta - overlap
 
 
 class AllReduceCost(NamedTuple):
@@ -88,12 +95,29 @@ def flat_cost(algorithm: str, workers: int, size: float) -> tuple[float, float, 
         "ring": (share, share, LevelCost(2 * (workers - 1), share)),
         "halving-doubling": (share, share, LevelCost(2 * levels, share)),
         "doubling": (levels * size, levels * size, LevelCost(levels, levels * size)),
-        "tree": (share, levels * size, LevelCost(2 * levels, 2 * levels * size)),
+        "tree": (share, levels * size, LevelCost(2 * levels, tree_serial_bytes(workers, size))),
         "direct": ((workers - 1) * size, (workers - 1) * size, LevelCost(1, (workers - 1) * size)),
         "root": (share, (workers - 1) * size, LevelCost(2, 2 * (workers - 1) * size)),
         "sharded-root": (share, share, LevelCost(2, share)),
     }
     return forms[algorithm]
+
+
+def tree_serial_bytes(workers: int, size: float) -> float:
+    """Return the bytes of a sum by a tree that pass the busiest link one after another.
+
+    On the way back a worker's messages to its children share its link, as far as the kernel takes the first one before
+    it has left; the child with the most workers behind it waits longest for that.
+    """
+    levels = (workers - 1).bit_length()
+    shared = count_shared_messages(0, levels, workers)
+    return 2 * levels * size + (shared - levels) * min(size, SEND_BUFFER_BYTES)
+
+
+def count_shared_messages(rank: int, level: int, workers: int) -> int:
+    """Return how many messages follow each other below a worker of a tree, if those to all of its children are one."""
+    children = [(rank + (1 << below), below) for below in range(level) if rank + (1 << below) < workers]
+    return len(children) + max((count_shared_messages(*child, workers) for child in children), default=0)
 
 
 def binary_blocks_cost(workers: int, size: float) -> tuple[float, float, LevelCost]:
@@ -104,7 +128,8 @@ def binary_blocks_cost(workers: int, size: float) -> tuple[float, float, LevelCo
     if not others:
         return share, share, LevelCost(2 * levels, share)
     mean = (block * share + 2 * others * size) / workers  # the others send all that they have, and get all of the sum
-    return mean, share + size, LevelCost(2 * levels + 2, share + 2 * size)
+    rounds = 2 * levels + 1  # two more, whose receivers are ready before: half of a message that first waits for that
+    return mean, share + size, LevelCost(rounds, share + 2 * size)
 
 
 def two_level_cost(workers: int, size: float, nodes: int) -> AllReduceCost:

@@ -1,4 +1,6 @@
-"""Verdicts on shardings in the plan of a sweep, by the closed forms of their steps and of their memory.
+"""Verdicts on shardings in the plan of a sweep, by the closed forms of their memory and of their steps.
+
+Steps of the one that may be used are timed beside those of whole models, which corrects its closed form.
 
 Where the whole model fits at the best setting with exact sums, none is used: it exchanges more, and learns the same.
 Else the best setting of each that fits is compared with the best one of whole models that fits, if there is any.
@@ -50,6 +52,22 @@ class ShardingEstimate:
         return self.estimate.option.seconds if self.fits else np.inf
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ShardingEstimates:
+    """Estimates of shardings, and whether the whole model needs one."""
+
+    shardings: tuple[ShardingEstimate, ...]
+    whole_peak_bytes: float
+    """bytes of a worker with the whole model, at its best setting if memory had no limit"""
+    memory_binds: bool
+    """whether these are more than the limit"""
+
+    def find_fastest(self, left_out: Collection[str] = ()) -> ShardingEstimate | None:
+        """Return the fastest sharding but for some; None if there is no other."""
+        others = [each for each in self.shardings if each.estimate.exchange not in left_out]
+        return min(others, key=lambda each: each.seconds, default=None)
+
+
 def add_sharding_verdicts(
     document: PlanDocument,
     exact: PlanRequest,
@@ -64,23 +82,15 @@ def add_sharding_verdicts(
     `exact` are the measurements with exact sums, and `fits` those of all settings, whatever memory they need. Training
     runs have refuted the plan with each of `lost_names`.
     """
-    whole = fit_exact_sums(replace(exact, memory_bytes=limit.limit_bytes), step_fit=costs.fit, curve=fits.curve)
-    whole_peak = limit.predict_peak("", fits.plan.workers, fits.plan.batch, exact.system)
-    reference = whole.reference if whole else fits.reference
     used = {verdict.exchange for verdict in document.exchanges if verdict.verdict == "use"}
-    estimates = [
-        estimate
-        for name in dict.fromkeys(names)
-        if name not in used and (estimate := estimate_sharding(fits, costs, limit, exact, reference, name))
-    ]
-    binds = whole_peak > limit.limit_bytes
-    open_estimates = [each for each in estimates if each.estimate.exchange not in lost_names]
-    best = min(open_estimates, key=lambda each: each.seconds, default=None) if binds else None
+    estimates = estimate_shardings(exact, fits, costs, limit, [name for name in names if name not in used])
+    whole_peak, binds = estimates.whole_peak_bytes, estimates.memory_binds
+    best = estimates.find_fastest(lost_names) if binds else None
     has_plan = document.plan is not None
     is_used = best is not None and best.fits and (not has_plan or beats_exact_sums(best.estimate))
     winner = best if is_used else None
     text = explain_whole_model(whole_peak, limit.limit_bytes, binds=binds)
-    verdicts = [judge_sharding(each, winner, costs, limit, text, has_plan=has_plan) for each in estimates]
+    verdicts = [judge_sharding(each, winner, costs, limit, text, has_plan=has_plan) for each in estimates.shardings]
     known = {verdict.exchange for verdict in verdicts}
     others = [verdict for verdict in document.exchanges if verdict.exchange not in known]
     document = replace(document, exchanges=(*verdicts, *others))
@@ -89,6 +99,24 @@ def add_sharding_verdicts(
     why = next(verdict.why for verdict in verdicts if verdict.exchange == winner.estimate.exchange)
     plan = build_exchange_entry(fits, winner.estimate, why)
     return replace(document, plan=plan, runner_up=document.plan)
+
+
+def estimate_shardings(
+    exact: PlanRequest, fits: ExactFits, costs: ExchangeCosts, limit: WorkerLimit, names: Iterable[str]
+) -> ShardingEstimates:
+    """Return the estimates of those shardings that the options of the runs allow.
+
+    They are compared with the best setting of whole models that fits, or with the best of all where none does.
+    """
+    whole = fit_exact_sums(replace(exact, memory_bytes=limit.limit_bytes), step_fit=costs.fit, curve=fits.curve)
+    reference = whole.reference if whole else fits.reference
+    estimates = [estimate_sharding(fits, costs, limit, exact, reference, name) for name in dict.fromkeys(names)]
+    peak = limit.predict_peak("", fits.plan.workers, fits.plan.batch, exact.system)
+    return ShardingEstimates(
+        shardings=tuple(estimate for estimate in estimates if estimate),
+        whole_peak_bytes=peak,
+        memory_binds=peak > limit.limit_bytes,
+    )
 
 
 def estimate_sharding(
@@ -130,7 +158,8 @@ def judge_sharding(
     has_plan: bool,
 ) -> ExchangeVerdict:
     """Return the verdict on a sharding; `whole_model` says what the whole model needs."""
-    verdict, end = compare_sharding(sharding, winner, whole_model, has_plan=has_plan)
+    source = "" if costs.is_timed(sharding.estimate.exchange) else "by its closed form "
+    verdict, end = compare_sharding(sharding, winner, whole_model, source, has_plan=has_plan)
     if not sharding.fits:
         verdict, end = "does not fit", explain_excess(sharding.peak_bytes, limit.limit_bytes)
     why = f"{sharding.estimate.exchange} {end}"
@@ -138,9 +167,9 @@ def judge_sharding(
 
 
 def compare_sharding(
-    sharding: ShardingEstimate, winner: ShardingEstimate | None, whole_model: str, *, has_plan: bool
+    sharding: ShardingEstimate, winner: ShardingEstimate | None, whole_model: str, source: str, *, has_plan: bool
 ) -> tuple[VerdictName, str]:
-    """Return the verdict on a sharding by its time, and the reason."""
+    """Return the verdict on a sharding by its time, and the reason; `source` says what the time is known by."""
     speedup = sharding.estimate.speedup.value
     gain = format_gain(speedup) if speedup > 1 else f"{1 / speedup:.2g} times as long as with whole models"
     if sharding is winner:
@@ -148,5 +177,5 @@ def compare_sharding(
         return "use", f"fits in {format_memory(sharding.peak_bytes)} a worker{against}: {whole_model}"
     if winner:
         return "slower", f"fits too, but later than {winner.estimate.exchange}"
-    text = f"by its closed form takes {gain}" if speedup <= 1 else f"by its closed form is {gain}"
+    text = f"{source}takes {gain}" if speedup <= 1 else f"{source}is {gain}"
     return "no gain" if 1 <= speedup < MIN_GAIN else "slower" if speedup < 1 else "unknown", f"{text}; {whole_model}"

@@ -2,7 +2,8 @@
 
 Bounds by closed forms come first, and cost nothing: where none of them gains 5 % even without further examples, nothing
 is measured. Else compressions are timed on one worker, the steps of at most two ways on all workers of their setting,
-and these are tried in trials of one process each.
+and these are tried in trials of one process each. A sharding learns what whole models learn: the steps of the one to use
+where these do not fit are timed, and no trial is needed.
 """
 
 import time
@@ -29,6 +30,9 @@ from equipoise.planning.parameter_servers.worker_speeds import (
     list_seconds_by_worker,
     select_worker_speeds,
 )
+from equipoise.planning.sharding.sharding_verdicts import estimate_shardings
+from equipoise.planning.sharding.timed_sharding import choose_timed_sharding
+from equipoise.planning.sharding.worker_limit import WorkerLimit
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.sweep_budget import MIN_FINISHED_TRIALS
 from equipoise.storage.atomic import write_json
@@ -42,6 +46,7 @@ from jobs.ray_tune.exchanges.exchange_trials import (
     ExchangeTrials,
     exchange_trials_folder,
 )
+from jobs.ray_tune.exchanges.plan_memory import limit_memory
 from jobs.ray_tune.run_trials import run_trials
 from jobs.ray_tune.scheduling.deadline_scheduler import TimeReserve
 from jobs.ray_tune.tuner import SweepTrials
@@ -129,13 +134,16 @@ class ExchangeSweep:
 
     def fit_exact(self, runs: pd.DataFrame) -> ExactFits | None:
         """Fit the step times and finished trials with exact sums."""
+        return fit_exact_sums(self.build_request(runs), step_fit=self.step_fit)
+
+    def build_request(self, runs: pd.DataFrame) -> PlanRequest:
+        """Build the request of a plan with exact sums, in any memory."""
         exchanges = self.timings.exchanges
         if len(exchanges):
             exchanges = exchanges.assign(share=exchanges.bytes / self.timings.steps.gradient_bytes.iloc[0])
-        request = PlanRequest(
+        return PlanRequest(
             system=self.timings.steps, exchange=exchanges if len(exchanges) else None, statistical=runs
         )
-        return fit_exact_sums(request, step_fit=self.step_fit)
 
     def bound_all(self, fits: ExactFits) -> list[ExchangeBound]:
         """Return the optimistic bounds of all candidates by what is known so far."""
@@ -151,7 +159,12 @@ class ExchangeSweep:
         Return whether there was anything to try.
         """
         self.deadline = min(self.last_deadline, time.time() + self.max_seconds)
-        if not self.facts.candidates or (fits := self.fit_exact(self.read_runs())) is None:
+        runs = self.read_runs()
+        if not (self.facts.candidates or self.facts.memory) or (fits := self.fit_exact(runs)) is None:
+            return False
+        if self.facts.memory:
+            self.time_sharding(fits, limit_memory(self.build_request(runs), self.facts), self.facts.memory)
+        if not self.facts.candidates:
             return False
         survivors = self.find_survivors(fits)
         if not survivors:
@@ -162,6 +175,13 @@ class ExchangeSweep:
             return False
         self.try_survivors(fits, tried, callbacks)
         return True
+
+    def time_sharding(self, fits: ExactFits, exact: PlanRequest, limit: WorkerLimit) -> None:
+        """Time the sharding that is to be used because whole models do not fit, if it was not timed yet."""
+        estimates = estimate_shardings(exact, fits, self.build_costs(), limit, self.facts.shardings)
+        setting = choose_timed_sharding(estimates, self.timings.steps)
+        if setting and self.facts.timings.find_steps(*setting) is None and time.time() < self.deadline:
+            self.time_steps([TimedExchange(**setting._asdict())])
 
     def read_runs(self) -> pd.DataFrame:
         """Read the finished trials with exact sums."""

@@ -6,6 +6,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.parallel.build_schedule import build_schedule
 from equipoise.parallel.schedule import count_sent_elements
 from equipoise.planning.exchanges.exchange_time import (
+    SEND_BUFFER_BYTES,
     all_reduce_cost,
     all_reduce_seconds,
     parameter_server_seconds,
@@ -61,6 +62,24 @@ def test_closed_forms_are_those_of_the_schedules_that_run(workers, nodes):
         cost = all_reduce_cost(name, workers, count, nodes)
         assert (cost.rounds, cost.max_sent_bytes) == (len(schedules[0]), pytest.approx(max(sent))), name
         assert cost.mean_sent_bytes == pytest.approx(sum(sent) / workers), name
+
+
+def find_last_arrival(rank, start, children):
+    """Return when the last worker below one has a message, if those to its children share its link."""
+    arrived = start + len(children[rank])
+    return max((find_last_arrival(child, arrived, children) for child in children[rank]), default=start)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 5, 7, 8, 13, 16, 31])
+def test_messages_of_a_tree_share_a_link_as_far_as_the_send_buffer_takes_them(workers):
+    schedules = [build_schedule("tree", rank, workers, 8) for rank in range(workers)]
+    levels = len(schedules[0]) // 2
+    children = [[m.peer for part in schedule[levels:] for m in part.sends] for schedule in schedules]
+    shared = levels + find_last_arrival(0, 0, children)
+    assert all_reduce_cost("tree", workers, 1000).local.serial_bytes == 1000 * shared
+    large = 100 * SEND_BUFFER_BYTES
+    excess = (shared - 2 * levels) * SEND_BUFFER_BYTES
+    assert all_reduce_cost("tree", workers, large).local.serial_bytes == 2 * levels * large + excess
 
 
 def test_seconds_of_160_megabytes_over_four_workers():

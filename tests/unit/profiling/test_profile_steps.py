@@ -41,6 +41,7 @@ def test_parts_add_up_and_the_trace_has_the_layers_of_the_model():
     (parts,) = report.steps.parts
     names = ("data", "forward", "backward", "optimizer", "exchange", "sync", "other")
     assert sum(getattr(parts, name) for name in names) == pytest.approx(parts.seconds)
+    assert parts.seconds == pytest.approx(report.steps.seconds)
     assert parts.exchange == parts.sync == 0 and parts.forward > 0 and parts.backward > 0
     assert len(trace) < MAX_TRACE_BYTES and report.steps.traced_steps == 3
     events = json.loads(gzip.decompress(trace))["traceEvents"]

@@ -64,6 +64,25 @@ def test_gradients_are_added_by_the_layer_whose_node_ran_before_in_the_same_thre
     assert summary.backward_seconds == pytest.approx({"b": 2 + 4, "a": 3 + 1})
 
 
+def test_time_between_the_nodes_of_a_backward_pass_belongs_to_the_layer_before():
+    node = {"Sequence number": 1, "Fwd thread id": 1}
+    summary = summarize(
+        [
+            build_event("part: forward", 0, 2),
+            build_event("layer: a", 0, 2),
+            build_event("aten::mm", 1, 2, **{"Sequence number": 1}),
+            build_event("part: backward", 3, 10),
+            build_event(NODE + "MmBackward0", 4, 5, **node),
+            build_event(NODE + "torch::autograd::AccumulateGrad", 7, 8),  # the node before is not done before 7
+            build_event("part: backward", 20, 30),  # of the next micro-batch
+            build_event(NODE + "MmBackward0", 21, 22, **node),
+            build_event(NODE + "MmBackward0", 21.5, 23, thread=OTHER, **node),
+            build_event(NODE + "UnknownBackward0", 24, 26, **{"Sequence number": 9, "Fwd thread id": 1}),
+        ]
+    )
+    assert summary.backward_seconds == pytest.approx({"a": (7 - 4) + (8 - 7) + (24 - 21) + 1.5})
+
+
 def test_steps_that_were_interrupted_do_not_count():
     events = []
     for start, took in ((0, 2), (10, 9), (20, 2)):
