@@ -13,13 +13,14 @@ import pandas as pd
 from equipoise.planning.exchange_choice.store_costs import StoreFacts, store_step_seconds
 from equipoise.planning.exchanges.algorithm_times import AlgorithmLink
 from equipoise.planning.exchanges.exchange_name import ExchangeMethod, parse_exchange
-from equipoise.planning.exchanges.exchange_time import all_reduce_cost, all_reduce_seconds
+from equipoise.planning.exchanges.exchange_time import AllReduceCost, all_reduce_cost, all_reduce_seconds
 from equipoise.planning.exchanges.rate_model import SAME_RATE
 from equipoise.planning.parameter_servers.worker_speeds import list_seconds_by_worker
 from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds, overlapped_seconds
 
 NEARER_RATE = "a rate nearer to the measured one: its bytes take longer than the fitted exchange"
+USUAL_GRADIENT_BYTES = 25e6  # where those of the gradient are not known: a bucket of gradients, as most are summed
 FREE_ENCODINGS = ("none", "bf16")  # a cast to bf16 takes 1 ms for 11 MB
 
 
@@ -119,8 +120,16 @@ class ExchangeComposer:
         links = self._algorithm_links(method.all_reduce, setting)
         if isinstance(links, str):
             return links
-        cost = all_reduce_cost(method.all_reduce, setting.workers, share, setting.nodes)  # in shares of the gradient
-        return all_reduce_seconds(cost, local=links["local"], between=links["between"])
+        return all_reduce_seconds(self._sum_cost(method, share, setting), local=links["local"], between=links["between"])
+
+    def _sum_cost(self, method: ExchangeMethod, share: float, setting: ClusterSetting) -> AllReduceCost:
+        """Return the cost of a sum of this share of the gradient, with its bytes in gradients."""
+        size = self.fit.gradient_bytes or USUAL_GRADIENT_BYTES
+        cost = all_reduce_cost(method.all_reduce or "ring", setting.workers, share * size, setting.nodes)
+        local, between = (
+            level._replace(serial_bytes=level.serial_bytes / size) for level in (cost.local, cost.between)
+        )
+        return cost._replace(local=local, between=between)
 
     def _has_alpha(self, setting: ClusterSetting) -> bool:
         """Return whether the fit separates delay from volume on the links of a setting."""
@@ -149,7 +158,7 @@ class ExchangeComposer:
         """Return the seconds that an exchange takes longer at this rate than at that of the fit."""
         if isinstance(change := self._gradient_seconds_of_rate(setting, rate), str) or not change:
             return change
-        cost = all_reduce_cost(method.all_reduce or "ring", setting.workers, share, setting.nodes)
+        cost = self._sum_cost(method, share, setting)
         level = cost.between if setting.nodes > 1 else cost.local
         return level.serial_bytes * change  # in gradients
 

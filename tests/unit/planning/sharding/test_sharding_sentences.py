@@ -10,6 +10,7 @@ from equipoise.planning.exchange_choice.exchange_bounds import MIN_GAIN
 from equipoise.planning.sharding.sharding_verdicts import ShardingEstimate, compare_sharding, explain_whole_model
 from tests.unit.planning.sharding.test_sharding_verdicts import CONFIG, build_limit
 
+FORM = "by its closed form "
 WHOLE = "the whole model needs 4 GB of 2 GB a worker"
 
 
@@ -31,19 +32,21 @@ def build_sharding(speedup, name="full", peak=1.5e9, fits=True):
 )
 def test_a_sharding_that_nothing_needs_is_judged_by_its_time(speedup, verdict, text):
     for has_plan in (True, False):
-        assert compare_sharding(build_sharding(speedup), None, WHOLE, has_plan=has_plan) == (
+        assert compare_sharding(build_sharding(speedup), None, WHOLE, FORM, has_plan=has_plan) == (
             verdict,
             f"{text}; {WHOLE}",
         )
+        timed = compare_sharding(build_sharding(speedup), None, WHOLE, "", has_plan=has_plan)
+        assert timed == (verdict, f"{text.removeprefix(FORM)}; {WHOLE}")
 
 
 def test_the_one_that_is_used_says_where_it_fits_and_others_that_they_are_later():
     winner, other = build_sharding(1.5), build_sharding(1.2, "optimizer")
-    assert compare_sharding(winner, winner, WHOLE, has_plan=True) == (
+    assert compare_sharding(winner, winner, WHOLE, FORM, has_plan=True) == (
         "use", f"fits in 1.5 GB a worker and is 50% sooner: {WHOLE}",
     )  # fmt: skip
-    assert compare_sharding(winner, winner, WHOLE, has_plan=False) == ("use", f"fits in 1.5 GB a worker: {WHOLE}")
-    assert compare_sharding(other, winner, WHOLE, has_plan=True) == ("slower", "fits too, but later than full")
+    assert compare_sharding(winner, winner, WHOLE, FORM, has_plan=False) == ("use", f"fits in 1.5 GB a worker: {WHOLE}")
+    assert compare_sharding(other, winner, WHOLE, FORM, has_plan=True) == ("slower", "fits too, but later than full")
 
 
 def test_what_does_not_fit_never_reaches_the_target():
