@@ -22,6 +22,7 @@ from tests.network.store_steps import read_sent_bytes
 GENERATOR_BYTES = 5056  # state of torch's generator on a CPU, which goes with values where layers draw numbers
 WARMUP_STEPS = 2
 CALIBRATION_REPEATS = 5
+ROUND_TRIPS = 10  # of a small message
 EXCHANGE_BYTES = 1 << 12, 1 << 18, 1 << 20, 1 << 22  # none between: token buckets let some tens of KB pass at once
 
 
@@ -58,6 +59,8 @@ class CalibrationTurn(TypedDict):
     """both passes of a model that `fully_shard` divides among one worker, which has nobody to wait for"""
     exchanges: dict[str, list[tuple[int, float]]]
     """bytes and seconds of exchanges of each kind between two workers, while other pairs exchange theirs"""
+    message: float
+    """a small message between two workers that wait for it, while other pairs send theirs"""
 
 
 def build_config(model: str, sharding: str, accumulation: int, steps: int = WARMUP_STEPS) -> TrainConfig:
@@ -166,7 +169,18 @@ class Calibration:
             "update": update,
             "divided_passes": divided_passes,
             "exchanges": exchanges,
+            "message": self.time(self.send_and_return) / (2 * ROUND_TRIPS),
         }
+
+    def send_and_return(self) -> None:
+        """Send a small message to the other worker of the pair and back, several times."""
+        rank = dist.get_rank(self.pair)
+        for _ in range(ROUND_TRIPS):
+            if rank == 0:
+                dist.send(self.tensors[0], group=self.pair, group_dst=1)
+            dist.recv(self.tensors[0], group=self.pair, group_src=1 - rank)
+            if rank == 1:
+                dist.send(self.tensors[0], group=self.pair, group_dst=0)
 
     def gather(self, tensor: torch.Tensor) -> None:
         """Gather the halves of a tensor."""

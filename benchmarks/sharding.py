@@ -32,7 +32,6 @@ from equipoise.planning.sharding.step_seconds import (
     pipeline_bubble,
     pipeline_step_seconds,
     ring_seconds,
-    scatter_cost,
     tensor_step_seconds,
 )
 from equipoise.registries.sharding_registry import parse_sharding
@@ -120,6 +119,7 @@ class Predictor:
         self.worker = WorkerTimes(turn["forward"], turn["passes"] - turn["forward"], turn["update"])
         self.copy_seconds = max(0.0, turn["divided_passes"] - turn["passes"])
         self.links = {name: fit_exchanges(name, sums) for name, sums in turn["exchanges"].items()}
+        self.links["ring"] = split_start(self.links["ring"], turn["message"])
         self.link = self.links["ring"]
         self.exchange_links = ExchangeLinks(**self.links)
         self.buckets: list[int] = facts["bucket_bytes"]
@@ -155,9 +155,7 @@ class Predictor:
         seconds = full_step_seconds(
             self.worker, units, parts, self.accumulation, self.exchange_links, replicas, self.copy_seconds
         )
-        sent = self.accumulation * (
-            2 * gather_cost(parts, units).serial_bytes + scatter_cost(parts, units).serial_bytes
-        )
+        sent = 3 * self.accumulation * gather_cost(parts, units).serial_bytes  # two gathers and a sum
         return Prediction(seconds, sent + ring_bytes(replicas, self.total / parts))
 
     def predict_tensor(self, parts: int) -> Prediction:
@@ -195,10 +193,16 @@ def fit_exchanges(name: str, sums: Sequence[tuple[int, float]]) -> LinkTimes:
     costs: dict[str, Callable[[int], LevelCost]] = {
         "ring": lambda size: all_reduce_cost("ring", 2, size).local,
         "gather": lambda size: gather_cost(2, [size]),
-        "scatter": lambda size: scatter_cost(2, [size]),
+        "scatter": lambda size: gather_cost(2, [size]),
     }
     alpha, beta = fit_link([costs[name](size) for size, _ in sums], np.array([seconds for _, seconds in sums]))
     return LinkTimes(alpha, beta or 0.0)
+
+
+def split_start(ring: LinkTimes, message: float) -> LinkTimes:
+    """Return the link of rings with what a sum takes before its first message, of which one of two workers sends two."""
+    alpha = min(ring.alpha, message)
+    return LinkTimes(alpha, ring.beta, start=2 * (ring.alpha - alpha))
 
 
 def ring_bytes(workers: int, size: float) -> float:
@@ -219,8 +223,9 @@ def print_calibration(predictors: Sequence[Predictor]) -> None:
     medians = [1e3 * statistics.median(column) for column in zip(*columns, strict=True)]
     print("forward {:.1f} ms, backward {:.1f} ms, update {:.2f} ms, copies of full {:.1f} ms".format(*medians), end="")
     for name in predictors[0].links:
-        alpha, beta = (statistics.median(column) for column in zip(*(p.links[name] for p in predictors), strict=True))
-        print(f"; {name} {1e3 * alpha:.2f} ms, {8e-6 / max(beta, 1e-12):.0f} Mbit/s", end="")
+        columns = zip(*(predictor.links[name] for predictor in predictors), strict=True)
+        alpha, beta, start = (statistics.median(column) for column in columns)
+        print(f"; {name} {1e3 * alpha:.2f} ms, {8e-6 / max(beta, 1e-12):.0f} Mbit/s, start {1e3 * start:.2f} ms", end="")
     print()
 
 

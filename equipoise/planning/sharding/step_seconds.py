@@ -19,12 +19,18 @@ from equipoise.planning.exchanges.exchange_time import LevelCost, all_reduce_cos
 
 
 class LinkTimes(NamedTuple):
-    """What the slowest link between workers takes."""
+    """What exchanges take on the slowest link between workers."""
 
     alpha: float
     """seconds a message"""
     beta: float
     """seconds a byte"""
+    start: float = 0.0
+    """seconds before the first message of an exchange, such as until its thread runs"""
+
+    def seconds(self, cost: LevelCost) -> float:
+        """Return the seconds of one exchange."""
+        return self.start + cost.seconds(self.alpha, self.beta)
 
 
 class WorkerTimes(NamedTuple):
@@ -45,7 +51,7 @@ class WorkerTimes(NamedTuple):
 
 def ring_seconds(workers: int, size: float, link: LinkTimes) -> float:
     """Return the seconds of the sum of so many bytes over workers in a ring."""
-    return all_reduce_cost("ring", workers, size).local.seconds(*link)
+    return link.seconds(all_reduce_cost("ring", workers, size).local) if workers > 1 else 0.0
 
 
 def bucketed_step_seconds(
@@ -74,13 +80,16 @@ class ExchangeLinks(NamedTuple):
 
 
 def gather_cost(parts: int, unit_bytes: Sequence[float]) -> LevelCost:
-    """Return the cost of gathering each unit once, where each worker sends its part to all others at once."""
+    """Return the cost of gathering each unit once, where each worker sends its part to all others at once.
+
+    Summing the gradients of each unit, of which each worker gets its part from all others, sends as much.
+    """
     return LevelCost(len(unit_bytes), (parts - 1) / parts * sum(unit_bytes))
 
 
-def scatter_cost(parts: int, unit_bytes: Sequence[float]) -> LevelCost:
-    """Return the cost of summing the gradients of each unit, of which each worker gets its part from all others."""
-    return gather_cost(parts, unit_bytes)
+def gather_seconds(parts: int, unit_bytes: Sequence[float], link: LinkTimes) -> float:
+    """Return the seconds of gathering each unit once, or of summing its gradients."""
+    return sum(link.seconds(gather_cost(parts, [size])) for size in unit_bytes)
 
 
 def optimizer_step_seconds(
@@ -97,7 +106,7 @@ def optimizer_step_seconds(
     workers, largest = len(part_bytes), max(part_bytes)
     own = worker._replace(update=worker.update * largest / sum(part_bytes))
     summed = bucketed_step_seconds(own, bucket_bytes, workers, micro_batches, links.ring)
-    return summed + gather_cost(workers, [workers * largest]).seconds(*links.gather)
+    return summed + gather_seconds(workers, [workers * largest], links.gather)
 
 
 def full_step_seconds(
@@ -115,8 +124,8 @@ def full_step_seconds(
     """
     if parts == 1:
         return micro_batches * worker.passes + worker.update
-    gathers = 2 * gather_cost(parts, unit_bytes).seconds(*links.gather)
-    exchange = gathers + scatter_cost(parts, unit_bytes).seconds(*links.scatter)
+    gathers = 2 * gather_seconds(parts, unit_bytes, links.gather)
+    exchange = gathers + gather_seconds(parts, unit_bytes, links.scatter)
     over_replicas = sum(ring_seconds(replicas, size / parts, links.ring) for size in unit_bytes)
     return micro_batches * (worker.passes + copy_seconds + exchange) + over_replicas + worker.update / parts
 
@@ -175,7 +184,7 @@ def pipeline_step_seconds(
             f"cannot estimate a pipeline of {len(stage_seconds)} stages: it has {len(stage_seconds) - 1} boundaries,"
             f" not {len(boundary_bytes)}",
         )
-    transfers = [link.alpha + size * link.beta for size in boundary_bytes]
+    transfers = [link.seconds(LevelCost(1, size)) for size in boundary_bytes]
     first = sum(stage_seconds) + 2 * sum(transfers)
     return first + following_seconds(stage_seconds, transfers, micro_batches) + sum_seconds + update
 

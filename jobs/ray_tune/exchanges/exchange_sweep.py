@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 from ray.tune import Callback
 
-from equipoise.formatting import format_number
 from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.exchange_choice.exact_fits import ExactFits, fit_exact_sums
 from equipoise.planning.exchange_choice.exchange_bounds import (
@@ -37,6 +36,7 @@ from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.sweep_budget import MIN_FINISHED_TRIALS
 from equipoise.storage.atomic import write_json
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts
+from jobs.ray_tune.exchanges.exchange_messages import describe_no_gain, format_bound
 from jobs.ray_tune.exchanges.exchange_option import AUTO, NONE
 from jobs.ray_tune.exchanges.exchange_tables import build_run_table
 from jobs.ray_tune.exchanges.exchange_trials import (
@@ -121,9 +121,13 @@ class ExchangeSweep:
 
     def reserve_time(self) -> None:
         """Let trials with exact sums end early, unless their results show that no way of exchange needs the time."""
-        if self.facts.candidates and self.last_deadline < float("inf"):
-            self.trials.deadline = self.last_deadline - self.max_seconds
-            self.trials.reserve = TimeReserve(self.last_deadline, self.is_worth_time)
+        if self.last_deadline == float("inf"):
+            return
+        end = self.last_deadline - (STEP_TIMING_SECONDS if self.facts.memory else 0.0)  # for a sharding
+        self.trials.deadline = end
+        if self.facts.candidates:
+            self.trials.deadline = end - self.max_seconds
+            self.trials.reserve = TimeReserve(end, self.is_worth_time)
 
     def is_worth_time(self, runs: pd.DataFrame) -> bool:
         """Return whether a way of exchange may gain by these finished trials, so that time is to be left for it."""
@@ -141,9 +145,8 @@ class ExchangeSweep:
         exchanges = self.timings.exchanges
         if len(exchanges):
             exchanges = exchanges.assign(share=exchanges.bytes / self.timings.steps.gradient_bytes.iloc[0])
-        return PlanRequest(
-            system=self.timings.steps, exchange=exchanges if len(exchanges) else None, statistical=runs
-        )
+        exchange = exchanges if len(exchanges) else None
+        return PlanRequest(system=self.timings.steps, exchange=exchange, statistical=runs)
 
     def bound_all(self, fits: ExactFits) -> list[ExchangeBound]:
         """Return the optimistic bounds of all candidates by what is known so far."""
@@ -159,8 +162,9 @@ class ExchangeSweep:
         Return whether there was anything to try.
         """
         self.deadline = min(self.last_deadline, time.time() + self.max_seconds)
-        runs = self.read_runs()
-        if not (self.facts.candidates or self.facts.memory) or (fits := self.fit_exact(runs)) is None:
+        if not (self.facts.candidates or self.facts.memory):
+            return False
+        if (fits := self.fit_exact(runs := self.read_runs())) is None:
             return False
         if self.facts.memory:
             self.time_sharding(fits, limit_memory(self.build_request(runs), self.facts), self.facts.memory)
@@ -279,22 +283,3 @@ class ExchangeSweep:
 def inherited_fields(trials: SweepTrials) -> dict[str, Any]:
     """Return the options of the trials of a sweep."""
     return {field.name: getattr(trials, field.name) for field in fields(SweepTrials) if field.init}
-
-
-def describe_no_gain(bounds: Sequence[ExchangeBound]) -> str:
-    """Say in a line that no other way of exchange is worth trials, and how much the best one could gain."""
-    if not bounds:
-        return "no other way of exchange is tried: what they would take is not known here"
-    if not bounds[0].may_gain:
-        return f"no other way of exchange is tried: the best, {bounds[0].exchange}, would be {format_bound(bounds[0])}"
-    best = max(bounds, key=lambda bound: bound.prior_speedup)
-    expected = f"{format_number(best.prior_speedup)} times as fast, which a few runs do not tell from luck"
-    return (
-        f"no other way of exchange is tried: with the usual examples the best, {best.exchange}, would be"
-        f" {expected if best.prior_speedup > 1 else 'no faster'}; --exchanges {best.exchange} tries it"
-    )
-
-
-def format_bound(bound: ExchangeBound) -> str:
-    """Format an optimistic bound as a phrase."""
-    return f"at most {format_number(bound.max_speedup)} times as fast, if it needed no more examples"

@@ -10,6 +10,7 @@ from equipoise.planning.sharding.step_seconds import (
     optimizer_step_seconds,
     pipeline_bubble,
     pipeline_step_seconds,
+    ring_seconds,
     tensor_step_seconds,
 )
 from equipoise.training.sharding.optimizer.weight_owners import gather_traffic
@@ -103,6 +104,17 @@ def test_updated_weights_take_what_leaves_the_busiest_worker(workers):
     seconds = optimizer_step_seconds(WORKER, [size], parts, 1, LINKS)
     sent, rounds = gather_traffic(parts)
     assert seconds - free_sum == pytest.approx(rounds * LINK.alpha + sent * LINK.beta)
+
+
+def test_an_exchange_starts_once_whatever_its_messages():
+    late = LINK._replace(start=1.0)
+    for workers in (2, 4, 8):
+        assert ring_seconds(workers, 100, late) - ring_seconds(workers, 100, LINK) == pytest.approx(1.0)
+    assert ring_seconds(1, 100, late) == 0
+    early, later = (
+        full_step_seconds(WORKER, [600.0, 400.0], 4, 2, LINKS._replace(gather=link)) for link in (LINK, late)
+    )
+    assert later - early == pytest.approx(2 * 2 * 2 * 1.0)  # two gathers of two units in each of two micro-batches
 
 
 def test_tensor_sharding_divides_a_share_of_the_work():

@@ -18,7 +18,8 @@ from equipoise.planning.step_time_model import StepSettings
 from jobs.cli.plan_report import format_confirmation, format_plan
 from jobs.ray_tune.confirmation import have_confirmed, list_gains
 from jobs.ray_tune.exchanges.exchange_facts import ExchangeFacts, build_exchange_facts, seconds_in_table
-from jobs.ray_tune.exchanges.exchange_sweep import ExchangeSweep, describe_no_gain
+from jobs.ray_tune.exchanges.exchange_messages import describe_no_gain
+from jobs.ray_tune.exchanges.exchange_sweep import ExchangeSweep
 from jobs.ray_tune.exchanges.exchange_tables import add_exchange_steps
 from jobs.ray_tune.exchanges.plan_exchanges import add_sweep_verdicts, list_exchange_runs, select_exact_request
 from jobs.ray_tune.tuner import SweepTrials
