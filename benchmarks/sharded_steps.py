@@ -22,7 +22,7 @@ from tests.network.store_steps import read_sent_bytes
 GENERATOR_BYTES = 5056  # state of torch's generator on a CPU, which goes with values where layers draw numbers
 WARMUP_STEPS = 2
 CALIBRATION_REPEATS = 5
-ROUND_TRIPS = 10  # of a small message
+MESSAGES = 20  # of some KB, as a ring's messages follow each other
 EXCHANGE_BYTES = 1 << 12, 1 << 18, 1 << 20, 1 << 22  # none between: token buckets let some tens of KB pass at once
 
 
@@ -60,7 +60,7 @@ class CalibrationTurn(TypedDict):
     exchanges: dict[str, list[tuple[int, float]]]
     """bytes and seconds of exchanges of each kind between two workers, while other pairs exchange theirs"""
     message: float
-    """a small message between two workers that wait for it, while other pairs send theirs"""
+    """a small message of a ring of two workers, while other pairs send theirs"""
 
 
 def build_config(model: str, sharding: str, accumulation: int, steps: int = WARMUP_STEPS) -> TrainConfig:
@@ -169,18 +169,21 @@ class Calibration:
             "update": update,
             "divided_passes": divided_passes,
             "exchanges": exchanges,
-            "message": self.time(self.send_and_return) / (2 * ROUND_TRIPS),
+            "message": self.time(self.swap_messages) / MESSAGES,
         }
 
-    def send_and_return(self) -> None:
-        """Send a small message to the other worker of the pair and back, several times."""
-        rank = dist.get_rank(self.pair)
-        for _ in range(ROUND_TRIPS):
-            if rank == 0:
-                dist.send(self.tensors[0], group=self.pair, group_dst=1)
-            dist.recv(self.tensors[0], group=self.pair, group_src=1 - rank)
-            if rank == 1:
-                dist.send(self.tensors[0], group=self.pair, group_dst=0)
+    def swap_messages(self) -> None:
+        """Send small messages to the other worker of the pair while it sends as many, one after another."""
+        peer = 1 - dist.get_rank(self.pair)
+        received, sent = torch.empty_like(self.tensors[0]), self.tensors[0]
+        for _ in range(MESSAGES):
+            works = [
+                dist.irecv(received, group=self.pair, group_src=peer),
+                dist.isend(sent, group=self.pair, group_dst=peer),
+            ]
+            for work in works:
+                if work is not None:
+                    work.wait()
 
     def gather(self, tensor: torch.Tensor) -> None:
         """Gather the halves of a tensor."""

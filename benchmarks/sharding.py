@@ -225,7 +225,9 @@ def print_calibration(predictors: Sequence[Predictor]) -> None:
     for name in predictors[0].links:
         columns = zip(*(predictor.links[name] for predictor in predictors), strict=True)
         alpha, beta, start = (statistics.median(column) for column in columns)
-        print(f"; {name} {1e3 * alpha:.2f} ms, {8e-6 / max(beta, 1e-12):.0f} Mbit/s, start {1e3 * start:.2f} ms", end="")
+        print(
+            f"; {name} {1e3 * alpha:.2f} ms, {8e-6 / max(beta, 1e-12):.0f} Mbit/s, start {1e3 * start:.2f} ms", end=""
+        )
     print()
 
 
