@@ -200,7 +200,7 @@ def fit_exchanges(name: str, sums: Sequence[tuple[int, float]]) -> LinkTimes:
 
 
 def split_start(ring: LinkTimes, message: float) -> LinkTimes:
-    """Return the link of rings with what a sum takes before its first message, of which one of two workers sends two."""
+    """Return the link of rings with what a sum takes before its messages, of which each of two workers sends two."""
     alpha = min(ring.alpha, message)
     return LinkTimes(alpha, ring.beta, start=2 * (ring.alpha - alpha))
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch.distributed as dist
 from torch import Tensor
 
+from equipoise.parallel.schedule import list_next_peers
+
 PeerMessage = tuple[Tensor, int]
 """tensor, and the rank in the group of the worker that sends or receives it"""
 
@@ -22,7 +24,7 @@ def exchange_with_peers(
     The tensors of this worker itself are left as they are, and those without elements do not travel.
     """
     rank, size = dist.get_rank(group), dist.get_world_size(group)
-    peers = [(rank + distance) % size for distance in range(1, size)]  # so that not all send to the same one first
+    peers = list_next_peers(rank, size)
     receives = [(received[peer], peer) for peer in peers if received[peer].numel()]
     sends = [(sent[peer], peer) for peer in peers if sent[peer].numel()]
     is_on_gpu = any(tensor.is_cuda for tensor, _ in receives + sends)

@@ -47,3 +47,8 @@ def count_sent_elements(rounds: Iterable[Round]) -> int:
 def count_scratch_elements(rounds: Iterable[Round]) -> int:
     """Return the number of elements that wait to be added, in the round with most of them."""
     return max((sum(m.stop - m.start for m in part.receives) for part in rounds if part.adds), default=0)
+
+
+def list_next_peers(rank: int, ranks: int) -> list[int]:
+    """Return the other workers, the next one first, so that not all send to the same one first."""
+    return [(rank + distance) % ranks for distance in range(1, ranks)]

@@ -1,11 +1,11 @@
 """Sum where the parts meet: on every worker, on one of them, or each part on a worker of its own."""
 
-from equipoise.parallel.schedule import Message, Round, split_evenly
+from equipoise.parallel.schedule import Message, Round, list_next_peers, split_evenly
 
 
 def direct_rounds(rank: int, ranks: int, count: int) -> list[Round]:
     """Return the one round in which each worker sends its tensor to all others and sums all of them."""
-    everything = [Message(peer, 0, count) for peer in next_peers(rank, ranks)]
+    everything = [Message(peer, 0, count) for peer in list_next_peers(rank, ranks)]
     return [Round(sends=everything, receives=everything, adds=True)]
 
 
@@ -21,12 +21,7 @@ def root_rounds(rank: int, ranks: int, count: int) -> list[Round]:
 def sharded_root_rounds(rank: int, ranks: int, count: int) -> list[Round]:
     """Return two rounds in which each worker is the root of its own part; it sends 2 (p - 1) / p of the tensor."""
     bounds = split_evenly(0, count, ranks)
-    peers = next_peers(rank, ranks)
+    peers = list_next_peers(rank, ranks)
     own_part = [Message(peer, bounds[rank], bounds[rank + 1]) for peer in peers]
     other_parts = [Message(peer, bounds[peer], bounds[peer + 1]) for peer in peers]
     return [Round(sends=other_parts, receives=own_part, adds=True), Round(sends=own_part, receives=other_parts)]
-
-
-def next_peers(rank: int, ranks: int) -> list[int]:
-    """Return the other workers, the next one first, so that not all send to the same one first."""
-    return [(rank + distance) % ranks for distance in range(1, ranks)]

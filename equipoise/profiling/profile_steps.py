@@ -48,6 +48,8 @@ class MeasuredBlocks(NamedTuple):
     marked_seconds: list[float]
     own_spans: dict[str, float]
     """mean seconds of a plain step on this worker by span: shares of marked blocks, without the fastest and slowest"""
+    plain_share: float
+    """seconds of a plain step over those of a marked one"""
     sync_watch: SyncWatch
     steps: int
     """marked steps in all"""
@@ -108,7 +110,7 @@ def measure_blocks(stepped: SteppedTraining) -> MeasuredBlocks:
     scale = statistics.median(plain) / statistics.fmean(marked[turn] for turn in usual)
     names = set[str]().union(*spans)
     own = {name: scale * statistics.fmean(spans[turn].get(name, 0.0) for turn in usual) for name in names}
-    return MeasuredBlocks(plain, marked, own, sync_watch, MEASURED_TURNS * count, passes.find_slowest_seconds())
+    return MeasuredBlocks(plain, marked, own, scale, sync_watch, MEASURED_TURNS * count, passes.find_slowest_seconds())
 
 
 class SizedTrace(NamedTuple):
@@ -154,7 +156,8 @@ def summarize_blocks(
 def split_step(blocks: MeasuredBlocks) -> dict[str, float]:
     """Split the seconds of a step on this worker into parts that add up to it."""
     spans = blocks.own_spans
-    sync = {part: seconds / blocks.steps for part, seconds in blocks.sync_watch.seconds_by_part.items()}
+    scale = blocks.plain_share / blocks.steps
+    sync = {part: scale * seconds for part, seconds in blocks.sync_watch.seconds_by_part.items()}
     passes = {name: spans.get(name, 0.0) for name in ("forward", "backward")}
     exchange = spans.get("exchange", 0.0) + spans.get("encode", 0.0)
     compute, data = spans.get("compute", 0.0), spans.get("data", 0.0)

@@ -3,13 +3,12 @@
 The operations of a layer's forward pass lie inside its range. Those of its backward pass are known by the sequence
 number that torch gives a node of the graph: the last operation of the forward pass with that number made it. Adding a
 gradient to those that are there belongs to the layer whose node ran before, and so does the time until the next node:
-the engine frees what the node took.
+the engine frees the saved tensors of the node then.
 """
 
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -144,9 +143,7 @@ def is_backward(event: TraceEvent) -> bool:
     return bool(event["args"].get("Fwd thread id")) or event["name"].startswith(BACKWARD_NODE)
 
 
-def sum_backward(
-    events: Sequence[TraceEvent], layer_by_sequence: dict[int, str], pass_name: str
-) -> dict[str, float]:
+def sum_backward(events: Sequence[TraceEvent], layer_by_sequence: dict[int, str], pass_name: str) -> dict[str, float]:
     """Return the backward seconds by layer; `pass_name` is that of the range of a backward pass.
 
     Nodes that add gradients have no sequence number; the engine runs each right after the node whose gradient it takes.
@@ -159,14 +156,20 @@ def sum_backward(
             by_thread[event["tid"]].append(event)
     for nodes in by_thread.values():
         layer = None
-        for node, following in pairwise([*nodes, None]):
+        for index, node in enumerate(nodes):
             if not node["name"].endswith(GRADIENT_NODE):
                 layer = layer_by_sequence.get(node.get("args", {}).get("Sequence number"))
             if layer is not None:
-                seconds[layer] += event_duration(node)
-                if following and pass_starts and bisect(pass_starts, node["ts"]) == bisect(pass_starts, following["ts"]):
-                    seconds[layer] += (following["ts"] - node["ts"] - node["dur"]) / MICROSECONDS
+                following = nodes[index + 1] if index + 1 < len(nodes) else None
+                seconds[layer] += seconds_to_next(node, following, pass_starts)
     return dict(seconds)
+
+
+def seconds_to_next(node: TraceEvent, following: TraceEvent | None, pass_starts: Sequence[float]) -> float:
+    """Return the seconds from the start of a node to that of the next one of its backward pass, or its own if last."""
+    if following is None or not pass_starts or bisect(pass_starts, node["ts"]) != bisect(pass_starts, following["ts"]):
+        return event_duration(node)
+    return float(following["ts"] - node["ts"]) / MICROSECONDS
 
 
 def merge_stretches(stretches: Iterable[Stretch]) -> list[Stretch]:

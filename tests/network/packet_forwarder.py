@@ -2,9 +2,9 @@
 
     python -m tests.network.packet_forwarder DELAY_SECONDS MEGABITS NAMESPACE=ADDRESS ...
 
-Each network namespace gets a TUN device, eth0, whose packets arrive here. They leave their host at the rate of its link,
-those for each other host in turns, as the fair queues of Linux send them. A packet travels for the delay, and enters the
-other host at the rate of that one's link, behind those that reached it before.
+Each network namespace gets a TUN device, eth0, whose packets arrive here. They leave their host at the rate of its
+link, those for each other host in turns, as the fair queues of Linux send them. A packet travels for the delay, and
+enters the other host at the rate of that one's link, behind those that reached it before.
 """
 
 import ctypes

@@ -24,6 +24,8 @@ from equipoise.profiling.profile_report import (
 from equipoise.profiling.profile_steps import select_timeline
 from equipoise.profiling.sync_points import summarize_calls
 
+TRACED_PARTS = ("hidden_exchange", "exchange_under_data")
+
 
 @dataclass(frozen=True)
 class ProfileRow:
@@ -76,8 +78,10 @@ def build_step_parts(measured: WorkerProfile) -> StepParts:
 
 
 def scale_parts(parts: StepParts, scale: float) -> StepParts:
-    """Return the parts of a step that takes `scale` times as long."""
-    return StepParts(**{name: scale * seconds for name, seconds in vars(parts).items()})
+    """Return the parts of a step that takes `scale` times as long; what is known from traced steps stays."""
+    return StepParts(
+        **{name: seconds if name in TRACED_PARTS else scale * seconds for name, seconds in vars(parts).items()}
+    )
 
 
 def build_loop_report(

@@ -68,7 +68,7 @@ def fit_link(costs: list[LevelCost], seconds: FloatArray) -> AlgorithmLink:
 
 
 def subtract_overlap(cost: LevelCost, alpha: float, beta: float) -> tuple[float, float]:
-    """Return the rounds and bytes of a sum without the delays that overlap with bytes, or these bytes if they take less."""
+    """Return rounds and bytes of a sum, less the delays that overlap with bytes, or these bytes if they are shorter."""
     if alpha <= cost.overlapped_bytes * beta:
         return cost.rounds - cost.overlapped_rounds, cost.serial_bytes
     return cost.rounds, cost.serial_bytes - cost.overlapped_rounds * cost.overlapped_bytes

@@ -15,8 +15,8 @@ BACKEND_FORM = "ring"  # gloo and NCCL sum large tensors around a ring
 def closed_form_cost(algorithm: str, ranks: int, nodes: int, size: float) -> LevelCost:
     """Return rounds and serial bytes of a sum, those inside the nodes and between them together.
 
-    gloo sends each part around its ring in two halves, so that the delay of one passes while the other travels, but for
-    the first round and the last.
+    gloo sends each part around its ring in two halves, so that the delay of one passes while the other travels, except
+    in the first round and the last. Parts of more than 2 MiB go in more pieces, whose delays may take longer than here.
     """
     is_backend = algorithm == "backend"
     cost = all_reduce_cost(BACKEND_FORM if is_backend else algorithm, ranks, size, nodes)

@@ -20,7 +20,7 @@ from equipoise.planning.step_time_fit import StepTimeFit
 from equipoise.planning.step_time_model import StepSettings, compute_and_exchange_seconds, overlapped_seconds
 
 NEARER_RATE = "a rate nearer to the measured one: its bytes take longer than the fitted exchange"
-USUAL_GRADIENT_BYTES = 25e6  # where those of the gradient are not known: a bucket of gradients, as most are summed
+USUAL_GRADIENT_BYTES = 25e6  # where those of the gradient are not known: those of one bucket
 FREE_ENCODINGS = ("none", "bf16")  # a cast to bf16 takes 1 ms for 11 MB
 
 
@@ -120,14 +120,17 @@ class ExchangeComposer:
         links = self._algorithm_links(method.all_reduce, setting)
         if isinstance(links, str):
             return links
-        return all_reduce_seconds(self._sum_cost(method, share, setting), local=links["local"], between=links["between"])
+        return all_reduce_seconds(
+            self._sum_cost(method, share, setting), local=links["local"], between=links["between"]
+        )
 
     def _sum_cost(self, method: ExchangeMethod, share: float, setting: ClusterSetting) -> AllReduceCost:
         """Return the cost of a sum of this share of the gradient, with its bytes in gradients."""
         size = self.fit.gradient_bytes or USUAL_GRADIENT_BYTES
         cost = all_reduce_cost(method.all_reduce or "ring", setting.workers, share * size, setting.nodes)
         local, between = (
-            level._replace(serial_bytes=level.serial_bytes / size) for level in (cost.local, cost.between)
+            level._replace(serial_bytes=level.serial_bytes / size, overlapped_bytes=level.overlapped_bytes / size)
+            for level in (cost.local, cost.between)
         )
         return cost._replace(local=local, between=between)
 

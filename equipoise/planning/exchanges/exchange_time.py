@@ -6,6 +6,7 @@
 Communication Operations in MPICH, 2005; docs/explanation/how-a-sum-travels.md has the table.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 from equipoise.errors import EquipoiseError
@@ -19,7 +20,7 @@ class LevelCost(NamedTuple):
     """Cost of a sum on one network level: inside the nodes, or between them."""
 
     rounds: int = 0
-    """messages that wait for each other"""
+    """delays of messages that wait for each other"""
     serial_bytes: float = 0.0
     """bytes that pass the busiest link of this level one after another"""
     overlapped_rounds: int = 0
@@ -47,7 +48,7 @@ class AllReduceCost(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """Messages that wait for each other, on both levels."""
+        """Delays of messages that wait for each other, on both levels."""
         return self.local.rounds + self.between.rounds
 
 
@@ -91,11 +92,12 @@ def flat_cost(algorithm: str, workers: int, size: float) -> tuple[float, float, 
         )
     if algorithm == "binary-blocks":
         return binary_blocks_cost(workers, size)
+    if algorithm == "tree":
+        return share, levels * size, LevelCost(2 * levels, tree_serial_bytes(workers, size))
     forms = {
         "ring": (share, share, LevelCost(2 * (workers - 1), share)),
         "halving-doubling": (share, share, LevelCost(2 * levels, share)),
         "doubling": (levels * size, levels * size, LevelCost(levels, levels * size)),
-        "tree": (share, levels * size, LevelCost(2 * levels, tree_serial_bytes(workers, size))),
         "direct": ((workers - 1) * size, (workers - 1) * size, LevelCost(1, (workers - 1) * size)),
         "root": (share, (workers - 1) * size, LevelCost(2, 2 * (workers - 1) * size)),
         "sharded-root": (share, share, LevelCost(2, share)),
@@ -106,16 +108,20 @@ def flat_cost(algorithm: str, workers: int, size: float) -> tuple[float, float, 
 def tree_serial_bytes(workers: int, size: float) -> float:
     """Return the bytes of a sum by a tree that pass the busiest link one after another.
 
-    On the way back a worker's messages to its children share its link, as far as the kernel takes the first one before
-    it has left; the child with the most workers behind it waits longest for that.
+    On the way back a worker sends to its children one after another. The kernel buffers up to `SEND_BUFFER_BYTES` of
+    a message, so that the next send begins while these still leave, and shares the link with them.
     """
     levels = (workers - 1).bit_length()
     shared = count_shared_messages(0, levels, workers)
     return 2 * levels * size + (shared - levels) * min(size, SEND_BUFFER_BYTES)
 
 
+@cache
 def count_shared_messages(rank: int, level: int, workers: int) -> int:
-    """Return how many messages follow each other below a worker of a tree, if those to all of its children are one."""
+    """Return the messages that follow each other until all workers below one have the sum.
+
+    Those to several children share its link, so that each of these waits as long as for all of them.
+    """
     children = [(rank + (1 << below), below) for below in range(level) if rank + (1 << below) < workers]
     return len(children) + max((count_shared_messages(*child, workers) for child in children), default=0)
 
@@ -128,7 +134,7 @@ def binary_blocks_cost(workers: int, size: float) -> tuple[float, float, LevelCo
     if not others:
         return share, share, LevelCost(2 * levels, share)
     mean = (block * share + 2 * others * size) / workers  # the others send all that they have, and get all of the sum
-    rounds = 2 * levels + 1  # two more, whose receivers are ready before: half of a message that first waits for that
+    rounds = 2 * levels + 1  # the receivers of the first and the last message are ready: these cost half a delay each
     return mean, share + size, LevelCost(rounds, share + 2 * size)
 
 

@@ -1,6 +1,6 @@
 """Verdicts on shardings in the plan of a sweep, by the closed forms of their memory and of their steps.
 
-Steps of the one that may be used are timed beside those of whole models, which corrects its closed form.
+A sweep times the steps of the one to be used beside those of whole models, which corrects its closed form.
 
 Where the whole model fits at the best setting with exact sums, none is used: it exchanges more, and learns the same.
 Else the best setting of each that fits is compared with the best one of whole models that fits, if there is any.
@@ -63,7 +63,7 @@ class ShardingEstimates:
     """whether these are more than the limit"""
 
     def find_fastest(self, left_out: Collection[str] = ()) -> ShardingEstimate | None:
-        """Return the fastest sharding but for some; None if there is no other."""
+        """Return the fastest sharding except those named; None if there is no other."""
         others = [each for each in self.shardings if each.estimate.exchange not in left_out]
         return min(others, key=lambda each: each.seconds, default=None)
 

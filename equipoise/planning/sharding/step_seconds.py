@@ -184,7 +184,7 @@ def pipeline_step_seconds(
             f"cannot estimate a pipeline of {len(stage_seconds)} stages: it has {len(stage_seconds) - 1} boundaries,"
             f" not {len(boundary_bytes)}",
         )
-    transfers = [link.seconds(LevelCost(1, size)) for size in boundary_bytes]
+    transfers = [link.alpha + size * link.beta for size in boundary_bytes]  # single messages, which start at once
     first = sum(stage_seconds) + 2 * sum(transfers)
     return first + following_seconds(stage_seconds, transfers, micro_batches) + sum_seconds + update
 

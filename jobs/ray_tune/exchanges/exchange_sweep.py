@@ -2,8 +2,8 @@
 
 Bounds by closed forms come first, and cost nothing: where none of them gains 5 % even without further examples, nothing
 is measured. Else compressions are timed on one worker, the steps of at most two ways on all workers of their setting,
-and these are tried in trials of one process each. A sharding learns what whole models learn: the steps of the one to use
-where these do not fit are timed, and no trial is needed.
+and these are tried in trials of one process each. Where whole models do not fit, the steps of the sharding to be used
+are timed; it needs no trial, as it learns what they learn.
 """
 
 import time
@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 from ray.tune import Callback
 
+from equipoise.errors import EquipoiseError
 from equipoise.planning.build_document import PlanRequest
 from equipoise.planning.exchange_choice.exact_fits import ExactFits, fit_exact_sums
 from equipoise.planning.exchange_choice.exchange_bounds import (
@@ -59,6 +60,7 @@ from jobs.timing.exchange_step_timing import (
 from jobs.timing.timing_records import TimingTables
 
 MAX_BUDGET_SHARE = 0.35  # of a sweep's budget for all that other ways of exchange take
+SHARDING_BUDGET_SHARE = 0.05  # for the steps of one sharding
 STEP_TIMING_SECONDS = 4.0  # for each way of exchange that is timed, in turns with exact sums
 SINGLE_WORKER_REASON = "other ways of exchange are not considered: one worker exchanges nothing"
 ONE_MACHINE_REASON = (
@@ -116,18 +118,15 @@ class ExchangeSweep:
         self.facts, self.timings, self.step_fit, self.trials = facts, timings, step_fit, trials
         self.are_named = are_named  # by the user, who wants them tried whatever they may gain
         self.max_seconds = MAX_BUDGET_SHARE * budget_seconds
+        self.sharding_seconds = min(STEP_TIMING_SECONDS, SHARDING_BUDGET_SHARE * budget_seconds)
         self.last_deadline = self.deadline = trials.deadline
         self.folder = trials.folder.parent / "system"
 
     def reserve_time(self) -> None:
         """Let trials with exact sums end early, unless their results show that no way of exchange needs the time."""
-        if self.last_deadline == float("inf"):
-            return
-        end = self.last_deadline - (STEP_TIMING_SECONDS if self.facts.memory else 0.0)  # for a sharding
-        self.trials.deadline = end
-        if self.facts.candidates:
-            self.trials.deadline = end - self.max_seconds
-            self.trials.reserve = TimeReserve(end, self.is_worth_time)
+        if self.facts.candidates and self.last_deadline < float("inf"):
+            self.trials.deadline = self.last_deadline - self.max_seconds
+            self.trials.reserve = TimeReserve(self.last_deadline, self.is_worth_time)
 
     def is_worth_time(self, runs: pd.DataFrame) -> bool:
         """Return whether a way of exchange may gain by these finished trials, so that time is to be left for it."""
@@ -167,7 +166,7 @@ class ExchangeSweep:
         if (fits := self.fit_exact(runs := self.read_runs())) is None:
             return False
         if self.facts.memory:
-            self.time_sharding(fits, limit_memory(self.build_request(runs), self.facts), self.facts.memory)
+            self.time_shardings(fits, limit_memory(self.build_request(runs), self.facts), self.facts.memory)
         if not self.facts.candidates:
             return False
         survivors = self.find_survivors(fits)
@@ -180,12 +179,23 @@ class ExchangeSweep:
         self.try_survivors(fits, tried, callbacks)
         return True
 
-    def time_sharding(self, fits: ExactFits, exact: PlanRequest, limit: WorkerLimit) -> None:
-        """Time the sharding that is to be used because whole models do not fit, if it was not timed yet."""
-        estimates = estimate_shardings(exact, fits, self.build_costs(), limit, self.facts.shardings)
-        setting = choose_timed_sharding(estimates, self.timings.steps)
-        if setting and self.facts.timings.find_steps(*setting) is None and time.time() < self.deadline:
-            self.time_steps([TimedExchange(**setting._asdict())])
+    def time_shardings(self, fits: ExactFits, exact: PlanRequest, limit: WorkerLimit) -> None:
+        """Time shardings until the one to be used, because whole models do not fit, was timed.
+
+        This takes a few seconds beyond the budget, since trials use all of it and the plan depends on these steps.
+        """
+        failed: set[str] = set()
+        for _ in self.facts.shardings:
+            estimates = estimate_shardings(exact, fits, self.build_costs(), limit, self.facts.shardings)
+            setting = choose_timed_sharding(estimates, self.timings.steps, failed)
+            if setting is None or self.build_costs().is_timed(setting.exchange):
+                return
+            try:
+                self.time_steps([TimedExchange(**setting._asdict())], self.sharding_seconds)
+            except EquipoiseError as error:
+                print(f"cannot time {setting.exchange}, its closed form decides: {error}", flush=True)
+            if not self.build_costs().is_timed(setting.exchange):
+                failed.add(setting.exchange)
 
     def read_runs(self) -> pd.DataFrame:
         """Read the finished trials with exact sums."""
@@ -258,12 +268,12 @@ class ExchangeSweep:
         self.extend_deadline(time.time() - start - measured.seconds)
         self.keep_timings(encode_seconds=self.facts.timings.encode_seconds | measured.encode_seconds)
 
-    def time_steps(self, exchanges: Sequence[TimedExchange]) -> None:
+    def time_steps(self, exchanges: Sequence[TimedExchange], seconds: float = STEP_TIMING_SECONDS) -> None:
         """Time steps on all workers of their settings, and keep the result."""
         names = " and ".join(f"{timed.exchange} on {timed.workers} x {timed.batch}" for timed in exchanges)
         print(f"timing steps with {names}, in turns with exact sums", flush=True)
         start = time.time()
-        measured = time_exchange_steps(self.trials.base, exchanges, self.folder, self.trials.gpu, STEP_TIMING_SECONDS)
+        measured = time_exchange_steps(self.trials.base, exchanges, self.folder, self.trials.gpu, seconds)
         self.extend_deadline(time.time() - start - measured.seconds)
         for row in measured.steps:
             print(f"  a step with {row.exchange} takes {row.ratio:.2g} of the time with exact sums", flush=True)

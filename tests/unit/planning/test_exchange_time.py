@@ -60,7 +60,9 @@ def test_closed_forms_are_those_of_the_schedules_that_run(workers, nodes):
         schedules = [build_schedule(name, rank, workers, count, workers // nodes) for rank in range(workers)]
         sent = [count_sent_elements(schedule) for schedule in schedules]
         cost = all_reduce_cost(name, workers, count, nodes)
-        are_ready = name == "binary-blocks" and workers & (workers - 1) != 0  # receivers of the first and the last round
+        are_ready = (
+            name == "binary-blocks" and workers & (workers - 1) != 0
+        )  # receivers of the first and the last round
         assert cost.rounds == len(schedules[0]) - are_ready, name
         assert cost.max_sent_bytes == pytest.approx(max(sent)), name
         assert cost.mean_sent_bytes == pytest.approx(sum(sent) / workers), name
