@@ -6,7 +6,7 @@ import sys
 import pandas as pd
 import pytest
 
-MEMORY = "9MB"  # less than the whole model and its momentum, more than with the momentum in parts
+MEMORY = "12MB"  # less than the whole model and its momentum, more than with the momentum in parts
 
 
 @pytest.mark.slow
@@ -26,4 +26,4 @@ def test_a_sharding_is_timed_where_the_whole_model_does_not_fit(cluster, tmp_pat
     verdicts = {row["exchange"]: row for row in document["exchanges"]}
     assert (document["plan"] or {"exchange": ""})["exchange"] in ("", timed["exchange"])
     assert "by its closed form" not in verdicts[timed["exchange"]]["why"]
-    assert verdicts["full"]["peak_bytes"] < 9e6
+    assert verdicts[timed["exchange"]]["peak_bytes"] < 12e6
