@@ -23,7 +23,7 @@ def test_sweep_of_two_hosts_recovers_the_link_rate_and_predicts_four_hosts(tmp_p
             "jobs.sweep",
             *flags,
             "--budget-seconds",
-            "20",
+            "100",  # a step takes a quarter of a second on these links, and timing at most 40 % of the budget
             "--exchanges",
             "none",
             "--out",
