@@ -76,9 +76,10 @@ def add_closed_form_line(figure: go.Figure, rows: Sequence[SumTiming], color: st
     points = [(row.bytes, row.closed_form_seconds) for row in rows if row.closed_form_seconds]
     if not points:
         return
-    sizes = np.geomspace(points[0][0], points[-1][0], LINE_POINTS)
     known_sizes, known_seconds = zip(*points, strict=True)
-    seconds = np.interp(sizes, known_sizes, known_seconds)  # a form is a line, which logarithmic axes bend
+    between = np.geomspace(known_sizes[0], known_sizes[-1], LINE_POINTS)[1:-1]
+    sizes = np.union1d(known_sizes, between)  # a form is a line, or nearly, which logarithmic axes bend
+    seconds = np.interp(sizes, known_sizes, known_seconds)
     figure.add_scatter(
         x=sizes,
         y=seconds,
