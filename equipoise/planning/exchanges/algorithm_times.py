@@ -59,8 +59,8 @@ def fit_link(costs: list[LevelCost], seconds: FloatArray) -> AlgorithmLink:
     """Fit alpha and beta to sums; without a range of bytes all of the seconds of the smallest are delay."""
     sizes = np.array([cost.serial_bytes for cost in costs], float)
     if sizes.max() < MIN_BYTES_RATIO * sizes.min():
-        rounds = np.array([cost.rounds for cost in costs], float)
-        return AlgorithmLink(float(np.median(seconds / rounds)), None)
+        delays = np.array([cost.delays for cost in costs], float)
+        return AlgorithmLink(float(np.median(seconds / delays)), None)
     alpha = beta = 0.0
     for _ in range(FIT_ROUNDS):  # whether a delay or the bytes beside it are shorter depends on the link itself
         alpha, beta = fit_line([subtract_overlap(cost, alpha, beta) for cost in costs], seconds)
@@ -68,10 +68,10 @@ def fit_link(costs: list[LevelCost], seconds: FloatArray) -> AlgorithmLink:
 
 
 def subtract_overlap(cost: LevelCost, alpha: float, beta: float) -> tuple[float, float]:
-    """Return rounds and bytes of a sum, less the delays that overlap with bytes, or these bytes if they are shorter."""
+    """Return delays and bytes of a sum, less the delays that overlap with bytes, or these bytes if they are shorter."""
     if alpha <= cost.overlapped_bytes * beta:
-        return cost.rounds - cost.overlapped_rounds, cost.serial_bytes
-    return cost.rounds, cost.serial_bytes - cost.overlapped_rounds * cost.overlapped_bytes
+        return cost.delays - cost.overlapped_rounds, cost.serial_bytes
+    return cost.delays, cost.serial_bytes - cost.overlapped_rounds * cost.overlapped_bytes
 
 
 def fit_line(costs: list[tuple[float, float]], seconds: FloatArray) -> tuple[float, float]:

@@ -20,7 +20,11 @@ def closed_form_cost(algorithm: str, ranks: int, nodes: int, size: float) -> Lev
     """
     is_backend = algorithm == "backend"
     cost = all_reduce_cost(BACKEND_FORM if is_backend else algorithm, ranks, size, nodes)
-    level = LevelCost(cost.rounds, cost.local.serial_bytes + cost.between.serial_bytes)
+    level = LevelCost(
+        cost.rounds,
+        cost.local.serial_bytes + cost.between.serial_bytes,
+        ready_rounds=cost.local.ready_rounds + cost.between.ready_rounds,
+    )
     if not is_backend:
         return level
     return level._replace(overlapped_rounds=max(0, cost.rounds - 2), overlapped_bytes=size / ranks / 2)

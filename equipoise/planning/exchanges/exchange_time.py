@@ -20,18 +20,25 @@ class LevelCost(NamedTuple):
     """Cost of a sum on one network level: inside the nodes, or between them."""
 
     rounds: int = 0
-    """delays of messages that wait for each other"""
+    """messages that wait for each other"""
     serial_bytes: float = 0.0
     """bytes that pass the busiest link of this level one after another"""
     overlapped_rounds: int = 0
     """of `rounds`, those whose delay passes while other bytes of the sum travel"""
     overlapped_bytes: float = 0.0
     """these bytes, for each of those rounds"""
+    ready_rounds: int = 0
+    """of `rounds`, those whose receivers are ready before, which takes half of a delay"""
+
+    @property
+    def delays(self) -> float:
+        """Delays of all rounds, whatever overlaps with them."""
+        return self.rounds - self.ready_rounds / 2
 
     def seconds(self, alpha: float, beta: float) -> float:
         """Return the seconds, with `alpha` seconds a message and `beta` seconds a byte."""
         overlap = self.overlapped_rounds * min(alpha, self.overlapped_bytes * beta)
-        return self.rounds * alpha + self.serial_bytes * beta - overlap
+        return self.delays * alpha + self.serial_bytes * beta - overlap
 
 
 class AllReduceCost(NamedTuple):
@@ -48,7 +55,7 @@ class AllReduceCost(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """Delays of messages that wait for each other, on both levels."""
+        """Messages that wait for each other, on both levels."""
         return self.local.rounds + self.between.rounds
 
 
@@ -134,8 +141,7 @@ def binary_blocks_cost(workers: int, size: float) -> tuple[float, float, LevelCo
     if not others:
         return share, share, LevelCost(2 * levels, share)
     mean = (block * share + 2 * others * size) / workers  # the others send all that they have, and get all of the sum
-    rounds = 2 * levels + 1  # the receivers of the first and the last message are ready: these cost half a delay each
-    return mean, share + size, LevelCost(rounds, share + 2 * size)
+    return mean, share + size, LevelCost(2 * levels + 2, share + 2 * size, ready_rounds=2)  # the first and the last
 
 
 def two_level_cost(workers: int, size: float, nodes: int) -> AllReduceCost:
