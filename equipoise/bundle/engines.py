@@ -36,9 +36,10 @@ class EagerEngine:
 
 
 class OnnxEngine:
-    """Engine that runs model.onnx with onnxruntime on one thread, without spinning threads."""
+    """Engine that runs an ONNX model with onnxruntime on one thread, without spinning threads."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, model: Path | bytes) -> None:
+        """Load a model from its file, or from the bytes of one."""
         os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # otherwise it reports each loaded model to its vendor
         onnxruntime: Any = importlib.import_module(
             "onnxruntime"
@@ -46,9 +47,8 @@ class OnnxEngine:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self.session = onnxruntime.InferenceSession(
-            str(folder / ONNX_FILE), options, providers=["CPUExecutionProvider"]
-        )
+        source = str(model) if isinstance(model, Path) else model
+        self.session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         self.input_names = [value.name for value in self.session.get_inputs()]
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -59,7 +59,7 @@ class OnnxEngine:
 ENGINES: dict[str, Callable[[Path], Engine]] = {
     "eager": EagerEngine,
     "eager without oneDNN": lambda folder: EagerEngine(folder, use_onednn=False),
-    "onnxruntime": OnnxEngine,
+    "onnxruntime": lambda folder: OnnxEngine(folder / ONNX_FILE),
 }
 
 

@@ -31,6 +31,11 @@ class BatchTimes:
         average = self.seconds_per_request.get(exponent, 0.0)
         self.seconds_per_request[exponent] = average + weight * (seconds / size - average)
 
+    @property
+    def single_seconds(self) -> float:
+        """CPU seconds of a request that is computed alone; 0 before there was one."""
+        return self.seconds_per_request.get(0, 0.0)
+
     def choose_inline_size(self, num_waiting: int, limit_seconds: float = INLINE_SECONDS) -> int:
         """Return how many of the waiting requests the event loop should compute now; 0 leaves all to the thread.
 
@@ -68,18 +73,22 @@ class BatchTimes:
 
 @dataclass
 class StageTimes:
-    """Running averages of the CPU seconds of both stages of a single request: to prepare it, and to compute it."""
+    """Running averages of the CPU seconds of each stage of a single request: to prepare it, and to compute it."""
 
-    seconds: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    seconds: list[float] = field(default_factory=list)
 
     def add_sample(self, stage: int, seconds: float) -> None:
-        """Update the average of a stage, 0 or 1."""
+        """Update the average of a stage, counted from 0."""
+        self.seconds += [0.0] * (stage + 1 - len(self.seconds))
         self.seconds[stage] += LATEST_WEIGHT * (seconds - self.seconds[stage])
 
-    @property
-    def are_short(self) -> bool:
-        """Return whether the event loop may run either stage, with other work between them."""
-        return max(self.seconds) <= INLINE_SECONDS
+    def are_short(self, request_seconds: float) -> bool:
+        """Return whether the event loop may run each stage of a request of so many seconds in all.
+
+        Its share of the request says how long a stage takes now: requests are timed in the thread too, stages are not.
+        """
+        total = sum(self.seconds)
+        return not total or max(self.seconds) / total * request_seconds <= INLINE_SECONDS
 
 
 def size_exponent(size: int) -> int:

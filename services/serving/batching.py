@@ -2,8 +2,8 @@
 
 Work-conserving: as soon as nothing is being computed, waiting requests are taken; no request waits for a batch to fill.
 Batches of at most two milliseconds are computed on the event loop, because handing them to a thread and back costs as
-much again; a single request of up to four milliseconds in two stages, with other work of the loop in between. Longer
-ones go to a thread, so that the loop can answer health checks and reject requests meanwhile.
+much again; a single request of several stages that each take less, with other work of the loop in between. Longer ones
+go to a thread, so that the loop can answer health checks and reject requests meanwhile.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ from services.serving.batch_times import INLINE_SECONDS, BatchTimes, StageTimes
 logger = logging.getLogger(__name__)
 
 RequestOutcome = tuple["QueuedRequest", Any]
+Stage = Callable[[Any], Any]
+"""does a part of the work on a request, and returns the request for the next stage"""
 
 
 @dataclass(eq=False, slots=True)
@@ -45,21 +48,21 @@ class DynamicBatcher:
         name: str,
         loop: asyncio.AbstractEventLoop,
         may_run_inline: Callable[[Any], bool] = lambda _: True,
-        prepare: Callable[[Any], Any] = lambda request: request,
+        list_first_stages: Callable[[Any], Sequence[Stage]] = lambda _: [lambda request: request],
     ) -> None:
         """Create an empty queue.
 
         `compute_batch` returns an answer for each request, or an exception that is raised where the request is awaited.
         `on_batch_answered` is called after the answers of a batch were delivered, never while another is computed.
-        Batches with a request for which `may_run_inline` is false go to the thread. `prepare` does the first part of
-        the work on a request, and returns the request for the second part, `compute_batch`.
+        Batches with a request for which `may_run_inline` is false go to the thread. `list_first_stages` returns the
+        stages of the work on a request before the last one, `compute_batch`.
         """
         self.compute_batch = compute_batch
         self.on_batch_answered = on_batch_answered
         self.max_batch = max_batch
         self.max_waiting = max_waiting
         self.may_run_inline = may_run_inline
-        self.prepare = prepare
+        self.list_first_stages = list_first_stages
         self.num_waiting = 0
         self.busy_seconds = 0.0
         """seconds spent on batches and their callbacks"""
@@ -86,8 +89,9 @@ class DynamicBatcher:
         if is_alone and self._is_idle() and self.may_run_inline(request):
             if self.batch_times.choose_inline_size(1):
                 return self._compute_now(request)
-            if self._may_compute_in_stages(1):
-                return await self._compute_in_stages(request)
+            stages = self.list_first_stages(request)
+            if self._may_compute_in_stages(1, len(stages) + 1):
+                return await self._compute_in_stages(request, stages)
         queued = QueuedRequest(request, self.loop.create_future(), time.monotonic() + timeout_seconds)
         self.num_waiting += 1
         self.queued_requests.append(queued)
@@ -101,48 +105,50 @@ class DynamicBatcher:
         """Return whether nothing else waits or is computed."""
         return not (self.queued_requests or self.is_batch_scheduled or self.is_thread_computing)
 
-    def _may_compute_in_stages(self, num_waiting: int) -> bool:
-        """Return whether the event loop may compute one of the waiting requests in two stages, each of them short."""
-        limit_seconds = 2 * INLINE_SECONDS
-        return self.stage_times.are_short and self.batch_times.choose_inline_size(num_waiting, limit_seconds) > 0
+    def _may_compute_in_stages(self, num_waiting: int, num_stages: int) -> bool:
+        """Return whether the event loop may compute one of the waiting requests in stages, each of them short."""
+        limit_seconds = num_stages * INLINE_SECONDS
+        is_short = self.stage_times.are_short(self.batch_times.single_seconds)
+        return is_short and self.batch_times.choose_inline_size(num_waiting, limit_seconds) > 0
 
-    async def _compute_in_stages(self, request: Any) -> Any:
-        """Compute one request on the event loop, which does other work after its first stage, and return its answer."""
-        prepared, prepare_seconds = self._run_first_stage(request)
+    async def _compute_in_stages(self, request: Any, stages: Sequence[Stage]) -> Any:
+        """Compute one request on the event loop, which does other work after each stage, and return its answer."""
+        seconds: list[float] = []
+        self.is_batch_scheduled = True  # requests that come now wait
         try:
-            await asyncio.sleep(0)
-            return self._compute_now(prepared, prepare_seconds)
+            for stage in stages:
+                request = self._run_stage(stage, request, seconds)
+                await asyncio.sleep(0)
+            return self._compute_now(request, seconds)
         finally:
             self.is_batch_scheduled = False
             self._schedule_rest()
 
-    def _run_first_stage(self, request: Any) -> tuple[Any, float]:
-        """Prepare a request and return it with the CPU time that it took; requests that come now wait."""
-        self.is_batch_scheduled = True
-        started_at = time.thread_time()
-        try:
-            prepared = self.prepare(request)
-        except Exception:  # the second stage meets it again, and answers the request with it
-            prepared = request
-        prepare_seconds = time.thread_time() - started_at
-        self.stage_times.add_sample(0, prepare_seconds)
-        return prepared, prepare_seconds
+    def _run_stage(self, stage: Stage, request: Any, earlier_seconds: list[float]) -> Any:
+        """Return the request for the next stage, and add the CPU time of this one to those of the earlier ones."""
+        started_at, cpu_started_at = time.monotonic(), time.thread_time()
+        with suppress(Exception):  # the last stage meets it again, and answers the request with it
+            request = stage(request)
+        earlier_seconds.append(time.thread_time() - cpu_started_at)
+        self.busy_seconds += time.monotonic() - started_at
+        return request
 
-    def _compute_now(self, request: Any, prepare_seconds: float | None = None) -> Any:
-        """Compute one request on the event loop and return its answer; a first stage took `prepare_seconds`."""
+    def _compute_now(self, request: Any, earlier_seconds: Sequence[float] = ()) -> Any:
+        """Compute one request on the event loop and return its answer; earlier stages took `earlier_seconds`."""
         started_at, cpu_started_at = time.monotonic(), time.thread_time()
         answer = self._compute_or_split([request])[0]
-        self._record_single(started_at, cpu_started_at, prepare_seconds)
+        self._record_single(started_at, cpu_started_at, earlier_seconds)
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
-    def _record_single(self, started_at: float, cpu_started_at: float, prepare_seconds: float | None) -> None:
+    def _record_single(self, started_at: float, cpu_started_at: float, earlier_seconds: Sequence[float]) -> None:
         """Add the time of a single request to the averages, and call `on_batch_answered` soon."""
-        cpu_seconds = time.thread_time() - cpu_started_at
-        if prepare_seconds is not None:
-            self.stage_times.add_sample(1, cpu_seconds)
-        self.batch_times.add_batch(1, (prepare_seconds or 0.0) + cpu_seconds)
+        stages_seconds = [*earlier_seconds, time.thread_time() - cpu_started_at]
+        if earlier_seconds:
+            for stage, seconds in enumerate(stages_seconds):
+                self.stage_times.add_sample(stage, seconds)
+        self.batch_times.add_batch(1, sum(stages_seconds))
         self.busy_seconds += time.monotonic() - started_at
         self._schedule_callback()
 
@@ -169,22 +175,28 @@ class DynamicBatcher:
         inline_size = self.batch_times.choose_inline_size(len(waiting))
         if inline_size and all(self.may_run_inline(queued.request) for queued in waiting[:inline_size]):
             self._compute_inline(inline_size)
-        elif self._may_compute_in_stages(len(waiting)) and self.may_run_inline(waiting[0].request):
-            queued = self.queued_requests.pop(0)
-            queued.request, prepare_seconds = self._run_first_stage(queued.request)
-            self.loop.call_soon(self.loop.call_soon, self._run_second_stage, queued, prepare_seconds)
+            return
+        stages = self.list_first_stages(waiting[0].request)
+        may_compute_in_stages = self._may_compute_in_stages(len(waiting), len(stages) + 1)
+        if may_compute_in_stages and self.may_run_inline(waiting[0].request):
+            self.is_batch_scheduled = True  # requests that come now wait
+            self._run_next_stage(self.queued_requests.pop(0), stages, [])
         else:
             count = self.batch_times.choose_thread_size(len(waiting))
             self.queued_requests = self.queued_requests[count:]
             self.is_thread_computing = True
             self.thread_queue.put(waiting[:count])
 
-    def _run_second_stage(self, queued: QueuedRequest, prepare_seconds: float) -> None:
-        """Compute a prepared request of the queue on the event loop."""
+    def _run_next_stage(self, queued: QueuedRequest, stages: Sequence[Stage], earlier_seconds: list[float]) -> None:
+        """Run a stage of a request of the queue on the event loop, and the others soon, with other work in between."""
+        if stages:
+            queued.request = self._run_stage(stages[0], queued.request, earlier_seconds)
+            self.loop.call_soon(self.loop.call_soon, self._run_next_stage, queued, stages[1:], earlier_seconds)
+            return
         self.is_batch_scheduled = False
         started_at, cpu_started_at = time.monotonic(), time.thread_time()
         deliver_outcomes(self._compute_outcomes([queued]))
-        self._record_single(started_at, cpu_started_at, prepare_seconds)
+        self._record_single(started_at, cpu_started_at, earlier_seconds)
         self._schedule_rest()
 
     def _compute_inline(self, count: int) -> None:

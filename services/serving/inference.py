@@ -34,6 +34,8 @@ class InferenceRequest:
     """source of the images, as the client names it"""
     decoded: Any = None
     """the inputs, if they were decoded before their batch is computed, or the reason why they cannot be"""
+    part_outputs: tuple[Tensor, ...] = ()
+    """what the last part of the engine takes, if the parts before it have run already"""
 
 
 class AnsweredBatch(Protocol):

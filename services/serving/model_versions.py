@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from equipoise.bundle.engines import ENGINES
+from equipoise.bundle.engines import ENGINES, Engine
 from equipoise.bundle.kinds.base_bundle import Bundle
 from equipoise.drift.profiling.bundle_profile import load_bundle_profile
 from equipoise.drift.reference.profile import ReferenceProfile, ReferenceUnavailable
@@ -65,6 +65,8 @@ class LoadedVersion:
     path: str
     id: str
     reference: ReferenceProfile | ReferenceUnavailable = DRIFT_DETECTION_OFF
+    engine_parts: tuple[Engine, ...] = ()
+    """the engine in short parts, for the event loop; empty if it is short as a whole, or too long"""
 
 
 def load_reference_profile(loaded_bundle: Bundle) -> ReferenceProfile | ReferenceUnavailable:

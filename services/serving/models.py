@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,21 @@ from equipoise.bundle.manifest import Kind
 from equipoise.storage.atomic import download_folder
 from services.http.errors import RequestRejected, model_is_not_named, model_is_unknown
 from services.limits import Limits
-from services.serving.batching import DynamicBatcher, pack_batches
+from services.serving.batching import DynamicBatcher, Stage, pack_batches
+from services.serving.engine_parts import split_engine
 from services.serving.inference import AnsweredBatch, InferenceListener, InferenceRequest, ModelOutput
 from services.serving.kinds.boxes_kind import BoxesKind
 from services.serving.kinds.image_kind import ImageKind, compare_versions
 from services.serving.kinds.served_kind import ServedKind
 from services.serving.kinds.table_kind import TableKind
 from services.serving.kinds.text_kind import TextKind
-from services.serving.model_versions import LoadedVersion, ModelSpec, load_reference_profile, verify_golden_outputs
+from services.serving.model_versions import (
+    DRIFT_DETECTION_OFF,
+    LoadedVersion,
+    ModelSpec,
+    load_reference_profile,
+    verify_golden_outputs,
+)
 
 KIND_TYPES: dict[Kind, type[ServedKind]] = {
     "image": ImageKind,
@@ -61,7 +69,7 @@ class Model:
             name,
             loop,
             self.kind.can_decode_inline,
-            self._decode_request,
+            self._list_first_stages,
         )
 
     def start(self) -> None:
@@ -108,6 +116,11 @@ class Model:
     def _decode_request(self, request: InferenceRequest) -> InferenceRequest:
         """Return a request with its inputs decoded, before it is computed."""
         return replace(request, decoded=self._decode_inputs(request))
+
+    def _list_first_stages(self, request: InferenceRequest) -> list[Stage]:
+        """Return the stages of the work on a request before the last one, `_compute_requests`."""
+        parts = request.version.engine_parts[:-1]
+        return [self._decode_request, *(partial(self.kind.run_part, part) for part in parts)]
 
     def _decode_inputs(self, request: InferenceRequest) -> Any:
         """Return the inputs of a request, or the error with which it is rejected."""
@@ -202,8 +215,8 @@ class ModelRegistry:
         if key not in self.loaded_versions:
             bundle = load_bundle(folder, engine)
             verify_golden_outputs(bundle)
-            profile = (load_reference_profile(bundle),) if self.drift_enabled else ()
-            self.loaded_versions[key] = LoadedVersion(bundle, path, bundle.version, *profile)
+            profile = load_reference_profile(bundle) if self.drift_enabled else DRIFT_DETECTION_OFF
+            self.loaded_versions[key] = LoadedVersion(bundle, path, bundle.version, profile, split_engine(bundle))
         return self.loaded_versions[key]
 
 

@@ -31,7 +31,7 @@ from services.serving.kinds.image_kind import (
     is_decoded_fast,
     list_origins,
 )
-from services.serving.kinds.served_kind import RawTensor, ServedKind, encode_strings
+from services.serving.kinds.served_kind import RawTensor, ServedKind, encode_strings, run_engine
 from services.serving.model_versions import LoadedVersion
 
 BOXES_OUTPUT, THRESHOLD_OUTPUT = "boxes", "threshold"
@@ -106,13 +106,16 @@ class BoxesKind(ServedKind):
         images, placements = zip(*placed, strict=True)
         return PlacedImages(torch.stack(images), placements)
 
+    def select_tensors(self, decoded: PlacedImages) -> tuple[Tensor, ...]:
+        """Return the tensor of a request's images."""
+        return (decoded.images,)
+
     def run_version(
         self, version: LoadedVersion, decoded: Sequence[PlacedImages], requests: Sequence[InferenceRequest]
     ) -> tuple[list[BoxesOutput], BoxesBatch]:
         """Return the outputs of a version for several requests, computed in one batch."""
-        bundle = find_detector(version)
         images = decoded[0].images if len(decoded) == 1 else torch.cat([part.images for part in decoded])
-        scores, boxes, labels, features = bundle.run_engine(images)
+        scores, boxes, labels, features = run_engine(version, (images,), requests)
         parts = [(scores, boxes, labels)]
         if len(decoded) > 1:
             counts = [len(part) for part in decoded]

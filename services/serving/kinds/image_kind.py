@@ -21,7 +21,7 @@ from services.http.prediction_types import PredictionReply
 from services.http.request_body import extract_image
 from services.http.tensor_codec import InferenceTensors, datatype_name
 from services.serving.inference import ComparedOutputs, ComputedBatch, InferenceRequest, ModelOutput
-from services.serving.kinds.served_kind import RawTensor, ServedKind, encode_strings
+from services.serving.kinds.served_kind import RawTensor, ServedKind, encode_strings, run_engine
 from services.serving.model_versions import LoadedVersion
 
 MAX_INLINE_BYTES, MAX_INLINE_PNG_BYTES = 32 << 10, 256 << 10  # of an encoded image that the event loop decodes
@@ -58,13 +58,17 @@ class ImageKind(ServedKind):
             return rejection
         return images[0][None] if len(images) == 1 else np.stack(images)
 
+    def select_tensors(self, decoded: NDArray[np.uint8]) -> tuple[Tensor, ...]:
+        """Return the tensor of a request's images."""
+        return (torch.from_numpy(decoded),)
+
     def run_version(
         self, version: LoadedVersion, decoded: Sequence[NDArray[np.uint8]], requests: Sequence[InferenceRequest]
     ) -> tuple[list[ModelOutput], ComputedBatch]:
         """Return the outputs of a version for several requests, computed in one batch."""
         # NumPy joins small arrays in a tenth of PyTorch's time
         images = torch.from_numpy(decoded[0] if len(decoded) == 1 else np.concatenate(decoded))
-        logits, features = version.bundle.run_engine(images)
+        logits, features = run_engine(version, (images,), requests)
         sources, encoded_images = list_origins(requests, decoded)
         batch = ComputedBatch(version, images, logits, features, sources, encoded_images)
         return split_outputs(version, logits, [len(part) for part in decoded]), batch

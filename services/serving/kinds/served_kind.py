@@ -2,11 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from starlette.requests import Request
+from torch import Tensor
 
+from equipoise.bundle.engines import Engine
 from equipoise.type_aliases import AnyArray
 from services.http.errors import RequestRejected, content_type_is_not_json
 from services.http.message_types import TensorMetadata
@@ -48,6 +51,17 @@ class ServedKind(ABC):
     def decode_inputs(self, request: InferenceRequest) -> Any:
         """Return the inputs of a request, whose length is its number of examples, or the error that rejects it."""
 
+    def select_tensors(self, decoded: Any) -> tuple[Tensor, ...]:
+        """Return the input tensors of one request, for an engine in parts; none where engines run as a whole."""
+        return ()
+
+    def run_part(self, part: Engine, request: InferenceRequest) -> InferenceRequest:
+        """Return a request with the outputs of the next part of its version's engine; one without inputs as it is."""
+        tensors = request.part_outputs
+        if not tensors and not isinstance(request.decoded, RequestRejected):
+            tensors = self.select_tensors(request.decoded)
+        return replace(request, part_outputs=part(*tensors)) if tensors else request
+
     @abstractmethod
     def run_version(
         self, version: LoadedVersion, decoded: Sequence[Any], requests: Sequence[InferenceRequest]
@@ -69,6 +83,15 @@ class ServedKind(ABC):
     @abstractmethod
     def output_tensors(self, output: Any) -> dict[str, AnyArray]:
         """Return the outputs in the Open Inference Protocol."""
+
+
+def run_engine(
+    version: LoadedVersion, inputs: Sequence[Tensor], requests: Sequence[InferenceRequest]
+) -> tuple[Tensor, ...]:
+    """Return the outputs of a version's engine for a batch, or of its last part for a request that has come so far."""
+    if len(requests) == 1 and requests[0].part_outputs:
+        return version.engine_parts[-1](*requests[0].part_outputs)
+    return version.bundle.run_engine(*inputs)
 
 
 def parse_json_field(request: Request, body: bytes, name: str, example: str) -> Any:

@@ -65,16 +65,25 @@ def test_thread_tries_unknown_sizes_the_smallest_first():
     assert tried == [*[1] * 3, *[2] * 3, *[4] * 3, *[7] * 3, 1]
 
 
-def test_stages_are_short_while_neither_takes_longer_than_two_milliseconds():
+def test_stages_are_short_while_none_takes_longer_than_two_milliseconds():
     times = StageTimes()
-    assert times.are_short
+    assert times.are_short(1.0)
     for _ in range(20):
         times.add_sample(0, INLINE_SECONDS / 2)
         times.add_sample(1, 0.99 * INLINE_SECONDS)
-    assert times.are_short and times.seconds[0] == pytest.approx(INLINE_SECONDS / 2, rel=0.02)
+    assert times.seconds[0] == pytest.approx(INLINE_SECONDS / 2, rel=0.02)
+    assert times.are_short(sum(times.seconds))
     for _ in range(20):
         times.add_sample(1, 1.2 * INLINE_SECONDS)
-    assert not times.are_short
+    assert not times.are_short(sum(times.seconds))
+
+
+def test_stages_are_short_again_once_a_request_takes_less_time_in_the_thread():
+    times = StageTimes()
+    for stage in range(3):
+        times.add_sample(stage, 1.2 * INLINE_SECONDS)
+    assert not times.are_short(3.6 * INLINE_SECONDS)
+    assert times.are_short(2.9 * INLINE_SECONDS)
 
 
 def test_times_follow_a_model_that_gets_slower():

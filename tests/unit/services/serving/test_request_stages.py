@@ -1,6 +1,7 @@
 """Requests that are computed on the event loop as soon as they come, at once or in two stages."""
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -26,7 +27,7 @@ def test_lonely_request_of_three_milliseconds_is_computed_in_two_stages():
     async def send_requests(batcher):
         for _ in range(3):
             batcher.batch_times.add_batch(1, 1.4 * INLINE_SECONDS)
-        batcher.prepare = prepare
+        batcher.list_first_stages = lambda request: [prepare]
         request = asyncio.ensure_future(batcher.submit("picture", 5.0, is_alone=True))
         while not request.done():
             await asyncio.sleep(0)
@@ -82,7 +83,7 @@ def test_request_that_cannot_be_prepared_is_answered_with_its_error_and_the_next
     async def send_requests(batcher):
         for _ in range(3):
             batcher.batch_times.add_batch(1, 1.4 * INLINE_SECONDS)
-        batcher.prepare = prepare
+        batcher.list_first_stages = lambda request: [prepare]
         outcomes = []
         for request in ("wrong", "good"):
             outcomes += await asyncio.gather(batcher.submit(request, 5.0, is_alone), return_exceptions=True)
@@ -109,3 +110,30 @@ def test_request_in_stages_that_is_late_or_cancelled_is_not_computed():
     late, answer = recorder.run_batcher(send_requests)
     assert isinstance(late, RequestRejected) and late.status == 503
     assert answer == "next" and recorder.batches == [["next"]]
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_request_runs_through_all_its_stages_with_other_work_after_each(is_alone):
+    events = []
+
+    def add_letter(letter):
+        def stage(request):
+            events.append(letter)
+            return request + letter
+
+        return stage
+
+    async def send_requests(batcher):
+        for _ in range(3):
+            batcher.batch_times.add_batch(1, 2.5 * INLINE_SECONDS)  # too long for two stages
+        batcher.list_first_stages = lambda request: [add_letter("a"), add_letter("b"), add_letter("c")]
+        request = asyncio.ensure_future(batcher.submit("picture ", 5.0, is_alone))
+        while not request.done():
+            await asyncio.sleep(0)
+            events.append("-")
+        return await request
+
+    recorder = BatchRecorder()
+    assert recorder.run_batcher(send_requests) == "picture abc"
+    assert recorder.batches == [["picture abc"]] and recorder.thread_names == {threading.current_thread().name}
+    assert "".join(events).replace("--", "-").strip("-").split("-") == ["a", "b", "c"]
