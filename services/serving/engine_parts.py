@@ -81,7 +81,7 @@ def list_cuts(model: "ModelProto") -> Iterator[str]:
     """Yield the tensors that hold all that is known at their place in the graph, so that it can be cut there."""
     last_uses = {name: index for index, node in enumerate(model.graph.node) for name in node.input}
     last_uses |= {value.name: len(model.graph.node) for value in model.graph.output}
-    needed: set[str] = set()
+    needed = {value.name for value in model.graph.input}
     for index, node in enumerate(model.graph.node):
         if node.op_type != "Constant":  # a part gets its own copy
             needed.update(node.output)

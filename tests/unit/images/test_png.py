@@ -1,5 +1,6 @@
 import io
 import struct
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -9,6 +10,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from equipoise.images.png import (
     encode_png,
+    inflate_exactly,
     is_plain_png,
     is_valid_png,
     jpeg_round_trip,
@@ -98,3 +100,42 @@ def test_jpeg_of_lower_quality_is_further_from_the_image():
     image = np.random.default_rng(0).integers(0, 256, (3, 16, 16)).astype(np.uint8)
     errors = [np.abs(jpeg_round_trip(image, quality).astype(int) - image).mean() for quality in (100, 60, 10)]
     assert errors[0] < errors[1] < errors[2]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_plain_png_is_decoded_to_its_pixels(channels, level):
+    noise = np.random.default_rng(0).integers(0, 256, (61, 47, channels)).astype(np.uint8)
+    slope = np.broadcast_to(np.arange(61, dtype=np.uint8)[:, None, None] * 3, noise.shape)
+    for pixels in (noise, slope, noise // 64 + slope):
+        image = Image.fromarray(np.ascontiguousarray(pixels.squeeze()))
+        png = parse_plain_png(save_image(image, compress_level=level))
+        assert np.array_equal(np.asarray(png.decode()), np.asarray(image))
+
+
+def test_stream_is_inflated_if_it_is_sound_and_as_long_as_expected():
+    content = bytes(range(256)) * 40
+    stream = zlib.compress(content)
+    assert inflate_exactly(stream, len(content)) == content
+    for length in (0, 1, len(content) - 1, len(content) + 1, 10**9):
+        assert inflate_exactly(stream, length) is None
+    for damaged in (b"", stream[:-1], stream[:-1] + b"!", stream[:40], b"?" + stream[1:]):
+        assert inflate_exactly(damaged, len(content)) is None
+
+
+def test_stream_that_holds_much_more_than_expected_is_not_inflated():
+    stream = zlib.compress(bytes(200 << 20))
+    tracemalloc.start()
+    assert inflate_exactly(stream, 1000) is None
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 1 << 20
+
+
+def test_plain_png_with_damaged_pixels_is_decoded_or_refused_as_by_pillow():
+    pixels = np.random.default_rng(1).integers(0, 256, (20, 30, 3)).astype(np.uint8)
+    png = parse_plain_png(save_image(Image.fromarray(pixels)))
+    for size in range(0, len(png.compressed_pixels), 37):
+        damaged = png._replace(compressed_pixels=png.compressed_pixels[:size])
+        with pytest.raises(ValueError, match="image data"):
+            damaged.decode()
