@@ -1,5 +1,6 @@
 """Engines that are cut into parts for the event loop."""
 
+import asyncio
 import time
 
 import onnx
@@ -8,8 +9,16 @@ import torch
 from onnx import TensorProto, helper
 
 from equipoise.bundle.bundle import load_bundle
+from equipoise.images.png import encode_png
+from services.http.errors import RequestRejected
+from services.limits import Limits
 from services.serving import engine_parts
+from services.serving.batch_times import INLINE_SECONDS
 from services.serving.engine_parts import find_nearest, list_cuts, measure_seconds, split_engine
+from services.serving.inference import InferenceRequest
+from services.serving.kinds.boxes_kind import BoxesKind, PlacedImages
+from services.serving.model_versions import ModelSpec
+from services.serving.models import ModelRegistry
 from tests.support.bundles import publish_run, train_short_run
 
 
@@ -107,3 +116,60 @@ def test_engine_whose_graph_cannot_be_read_stays_whole(image_bundle, monkeypatch
     monkeypatch.setattr(engine_parts, "MAX_PARTS", 10**6)
     assert split_engine(load_bundle(image_bundle, "onnxruntime")) == ()
     assert "runs in a thread" in caplog.text
+
+
+class Listener:
+    """Listener that keeps what was computed."""
+
+    def __init__(self):
+        self.batches = []
+
+    def on_batch(self, model, batch):
+        self.batches.append(batch)
+
+
+def predict_in_stages(bundle, contents):
+    """Return the outcomes of requests that are computed in stages, the times of the stages and the batches."""
+
+    async def send_requests():
+        registry = ModelRegistry(Limits(), asyncio.get_running_loop(), listener, drift_enabled=False)
+        registry.apply_specs({"digits": ModelSpec(bundle=str(bundle), engine="onnxruntime")})
+        model = registry.find_model("digits")
+        for _ in range(3):
+            model.batcher.batch_times.add_batch(1, 1.4 * INLINE_SECONDS)
+        outcomes = []
+        for content, is_alone in contents:
+            outcomes += await asyncio.gather(model.predict(content, None, is_alone), return_exceptions=True)
+            await asyncio.sleep(0.01)
+        registry.apply_specs({})
+        return outcomes, model.batcher.stage_times.seconds, len(model.current.engine_parts)
+
+    listener = Listener()
+    return *asyncio.run(send_requests()), listener.batches
+
+
+def test_request_in_stages_is_answered_as_the_bundle_answers(image_bundle, monkeypatch):
+    monkeypatch.setattr(engine_parts, "MAX_PART_SECONDS", 1e-5)
+    monkeypatch.setattr(engine_parts, "MAX_PARTS", 10**6)
+    monkeypatch.setattr(engine_parts, "MAX_LOSS", 100.0)
+    bundle = load_bundle(image_bundle, "onnxruntime")
+    images, _ = bundle.load_kept_examples(2)
+    contents = [((encode_png(images[0][0].numpy()),), True), (images[0].numpy(), False), ((b"no image",), True)]
+    (single, pair, rejection), seconds, num_parts, batches = predict_in_stages(image_bundle, contents)
+    assert num_parts > 1 and len(seconds) == num_parts + 1
+    expected = bundle.predict(images[0])
+    assert single.labels + pair.labels == [expected.labels[0], *expected.labels]
+    assert torch.allclose(torch.from_numpy(single.scores), expected.scores[:1], atol=1e-5)
+    assert torch.allclose(torch.from_numpy(pair.scores), expected.scores, atol=1e-5)
+    assert torch.allclose(batches[1].features, expected.features, atol=1e-4)
+    assert isinstance(rejection, RequestRejected) and rejection.status == 400
+
+
+def test_first_part_of_a_detector_takes_its_images():
+    images = torch.zeros(1, 3, 4, 4, dtype=torch.uint8)
+    request = InferenceRequest((), None, decoded=PlacedImages(images))
+    advanced = BoxesKind(Limits()).run_part(lambda tensor: (tensor + 1,), request)
+    assert torch.equal(advanced.part_outputs[0], images + 1)
+    assert BoxesKind(Limits()).run_part(lambda tensor: (tensor + 1,), advanced).part_outputs[0].max() == 2
+    rejected = InferenceRequest((), None, decoded=RequestRejected(400, "no image"))
+    assert BoxesKind(Limits()).run_part(lambda tensor: (tensor,), rejected) is rejected
