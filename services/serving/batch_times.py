@@ -6,6 +6,7 @@ INLINE_SECONDS = 0.002  # of computing, for which the event loop may be blocked
 MIN_SAMPLES = 3  # batches of a size before its time is believed
 LATEST_WEIGHT = 0.2  # of the last batch in the average
 FORGET_WEIGHT = 0.002  # with each batch of another size: one that once seemed expensive is tried again some day
+RECENT_BATCHES = 64  # within which a size that is used was measured; others follow the speed of those in use
 THREAD_GAIN = 1.15  # by which larger batches must be cheaper per request to be worth the hand-over to the thread
 CHEAPEST_MARGIN = 1.03  # of the cost per request, within which a smaller batch is preferred
 
@@ -18,6 +19,9 @@ class BatchTimes:
     """average by exponent of the power of two"""
     num_samples: dict[int, int] = field(default_factory=dict)
     """batches measured, by exponent"""
+    num_batches: int = 0
+    latest_batches: dict[int, int] = field(default_factory=dict)
+    """number of the latest batch, by exponent"""
 
     def add_batch(self, size: int, seconds: float) -> None:
         """Update the average of a batch's size, and let those of other sizes approach the cheapest."""
@@ -26,10 +30,31 @@ class BatchTimes:
         for other, average in self.seconds_per_request.items():
             self.seconds_per_request[other] = average + FORGET_WEIGHT * (cheapest - average)
         num_earlier = self.num_samples.get(exponent, 0)
-        self.num_samples[exponent] = num_earlier + 1
         weight = max(LATEST_WEIGHT, 1 / max(1, num_earlier))  # the second replaces the first, which allocates memory
-        average = self.seconds_per_request.get(exponent, 0.0)
-        self.seconds_per_request[exponent] = average + weight * (seconds / size - average)
+        earlier_average = self.seconds_per_request.get(exponent, 0.0)
+        average = earlier_average + weight * (seconds / size - earlier_average)
+        if num_earlier >= MIN_SAMPLES and earlier_average > 0:
+            self._scale_unused_sizes(exponent, average / earlier_average)
+        self.seconds_per_request[exponent] = average
+        self.num_samples[exponent] = num_earlier + 1
+        self.num_batches += 1
+        self.latest_batches[exponent] = self.num_batches
+
+    def _scale_unused_sizes(self, exponent: int, change: float) -> None:
+        """Let the sizes that are not in use follow a size that is: a busy machine is slower at all of them."""
+        oldest = self.num_batches - RECENT_BATCHES
+        sizes_in_use = {other for other, batch in self.latest_batches.items() if batch > oldest}
+        if exponent in sizes_in_use:
+            for other in self.seconds_per_request.keys() - sizes_in_use:
+                self.seconds_per_request[other] *= change ** (1 / len(sizes_in_use))
+
+    def is_single_worthwhile(self, num_waiting: int, limit_seconds: float) -> bool:
+        """Return whether one of the waiting requests should be computed alone, in stages that may take so long."""
+        if not self.choose_inline_size(1, limit_seconds):
+            return False
+        exponent = size_exponent(num_waiting)
+        is_known = self.num_samples.get(exponent, 0) >= MIN_SAMPLES
+        return is_known and self.single_seconds <= THREAD_GAIN * self.seconds_per_request[exponent]
 
     @property
     def single_seconds(self) -> float:

@@ -109,7 +109,7 @@ class DynamicBatcher:
         """Return whether the event loop may compute one of the waiting requests in stages, each of them short."""
         limit_seconds = num_stages * INLINE_SECONDS
         is_short = self.stage_times.are_short(self.batch_times.single_seconds)
-        return is_short and self.batch_times.choose_inline_size(num_waiting, limit_seconds) > 0
+        return is_short and self.batch_times.is_single_worthwhile(num_waiting, limit_seconds)
 
     async def _compute_in_stages(self, request: Any, stages: Sequence[Stage]) -> Any:
         """Compute one request on the event loop, which does other work after each stage, and return its answer."""

@@ -124,3 +124,29 @@ def test_chosen_size_never_exceeds_the_waiting_requests_or_the_limit(seconds_by_
     if chosen > 1:
         exponent = (chosen - 1).bit_length()
         assert times.seconds_per_request[exponent] * chosen <= INLINE_SECONDS * 1.0001
+
+
+def test_sizes_not_in_use_follow_the_speed_of_those_in_use():
+    times = measure_batches(n4=0.9 * INLINE_SECONDS, n32=7 * INLINE_SECONDS)
+    for seconds in (0.9, 1.3):  # while the large batch was tried, the machine was faster than later
+        for _ in range(100):
+            times.add_batch(4, seconds * INLINE_SECONDS)
+    assert times.seconds_per_request[5] == pytest.approx(1.3 * INLINE_SECONDS / 4, rel=0.1)
+    assert times.choose_inline_size(32) == 3
+
+
+def test_several_sizes_in_use_share_the_scaling_of_the_others():
+    times = measure_batches(n2=INLINE_SECONDS / 4, n4=INLINE_SECONDS / 2, n32=4 * INLINE_SECONDS)
+    for seconds in (1.0, 2.0):
+        for _ in range(50):
+            times.add_batch(2, seconds * INLINE_SECONDS / 4)
+            times.add_batch(4, seconds * INLINE_SECONDS / 2)
+    assert times.seconds_per_request[5] == pytest.approx(INLINE_SECONDS / 4, rel=0.02)
+
+
+def test_single_request_is_worthwhile_unless_a_batch_is_much_cheaper():
+    limit = 2 * INLINE_SECONDS
+    assert measure_batches(n1=0.75 * limit, n8=0.7 * 8 * limit).is_single_worthwhile(8, limit)
+    assert not measure_batches(n1=0.75 * limit, n8=0.6 * 8 * limit).is_single_worthwhile(8, limit)
+    assert not measure_batches(n1=1.2 * limit).is_single_worthwhile(1, limit)
+    assert not measure_batches(n1=0.75 * limit).is_single_worthwhile(8, limit)  # the batch is tried first
