@@ -48,14 +48,6 @@ class BatchTimes:
             for other in self.seconds_per_request.keys() - sizes_in_use:
                 self.seconds_per_request[other] *= change ** (1 / len(sizes_in_use))
 
-    def is_single_worthwhile(self, num_waiting: int, limit_seconds: float) -> bool:
-        """Return whether one of the waiting requests should be computed alone, in stages that may take so long."""
-        if not self.choose_inline_size(1, limit_seconds):
-            return False
-        exponent = size_exponent(num_waiting)
-        is_known = self.num_samples.get(exponent, 0) >= MIN_SAMPLES
-        return is_known and self.single_seconds <= THREAD_GAIN * self.seconds_per_request[exponent]
-
     @property
     def single_seconds(self) -> float:
         """CPU seconds of a request that is computed alone; 0 before there was one."""

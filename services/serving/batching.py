@@ -2,8 +2,8 @@
 
 Work-conserving: as soon as nothing is being computed, waiting requests are taken; no request waits for a batch to fill.
 Batches of at most two milliseconds are computed on the event loop, because handing them to a thread and back costs as
-much again; a single request of several stages that each take less, with other work of the loop in between. Longer ones
-go to a thread, so that the loop can answer health checks and reject requests meanwhile.
+much again; a request of several stages that each take less, too, with other work of the loop in between, if no other
+waits. All else goes to a thread, so that the loop can answer health checks and reject requests meanwhile.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class DynamicBatcher:
             if self.batch_times.choose_inline_size(1):
                 return self._compute_now(request)
             stages = self.list_first_stages(request)
-            if self._may_compute_in_stages(1, len(stages) + 1):
+            if self._may_compute_in_stages(len(stages) + 1):
                 return await self._compute_in_stages(request, stages)
         queued = QueuedRequest(request, self.loop.create_future(), time.monotonic() + timeout_seconds)
         self.num_waiting += 1
@@ -105,11 +105,10 @@ class DynamicBatcher:
         """Return whether nothing else waits or is computed."""
         return not (self.queued_requests or self.is_batch_scheduled or self.is_thread_computing)
 
-    def _may_compute_in_stages(self, num_waiting: int, num_stages: int) -> bool:
-        """Return whether the event loop may compute one of the waiting requests in stages, each of them short."""
-        limit_seconds = num_stages * INLINE_SECONDS
+    def _may_compute_in_stages(self, num_stages: int) -> bool:
+        """Return whether the event loop may compute a single request in stages, each of them short."""
         is_short = self.stage_times.are_short(self.batch_times.single_seconds)
-        return is_short and self.batch_times.is_single_worthwhile(num_waiting, limit_seconds)
+        return is_short and self.batch_times.choose_inline_size(1, num_stages * INLINE_SECONDS) > 0
 
     async def _compute_in_stages(self, request: Any, stages: Sequence[Stage]) -> Any:
         """Compute one request on the event loop, which does other work after each stage, and return its answer."""
@@ -176,9 +175,8 @@ class DynamicBatcher:
         if inline_size and all(self.may_run_inline(queued.request) for queued in waiting[:inline_size]):
             self._compute_inline(inline_size)
             return
-        stages = self.list_first_stages(waiting[0].request)
-        may_compute_in_stages = self._may_compute_in_stages(len(waiting), len(stages) + 1)
-        if may_compute_in_stages and self.may_run_inline(waiting[0].request):
+        stages = self.list_first_stages(waiting[0].request) if len(waiting) == 1 else []
+        if stages and self._may_compute_in_stages(len(stages) + 1) and self.may_run_inline(waiting[0].request):
             self.is_batch_scheduled = True  # requests that come now wait
             self._run_next_stage(self.queued_requests.pop(0), stages, [])
         else:

@@ -142,11 +142,3 @@ def test_several_sizes_in_use_share_the_scaling_of_the_others():
             times.add_batch(2, seconds * INLINE_SECONDS / 4)
             times.add_batch(4, seconds * INLINE_SECONDS / 2)
     assert times.seconds_per_request[5] == pytest.approx(INLINE_SECONDS / 4, rel=0.02)
-
-
-def test_single_request_is_worthwhile_unless_a_batch_is_much_cheaper():
-    limit = 2 * INLINE_SECONDS
-    assert measure_batches(n1=0.75 * limit, n8=0.7 * 8 * limit).is_single_worthwhile(8, limit)
-    assert not measure_batches(n1=0.75 * limit, n8=0.6 * 8 * limit).is_single_worthwhile(8, limit)
-    assert not measure_batches(n1=1.2 * limit).is_single_worthwhile(1, limit)
-    assert not measure_batches(n1=0.75 * limit).is_single_worthwhile(8, limit)  # the batch is tried first

@@ -137,3 +137,16 @@ def test_request_runs_through_all_its_stages_with_other_work_after_each(is_alone
     assert recorder.run_batcher(send_requests) == "picture abc"
     assert recorder.batches == [["picture abc"]] and recorder.thread_names == {threading.current_thread().name}
     assert "".join(events).replace("--", "-").strip("-").split("-") == ["a", "b", "c"]
+
+
+def test_several_waiting_requests_go_to_the_thread_instead_of_one_in_stages():
+    async def send_requests(batcher):
+        for size, each in ((1, 1.4), (2, 1.3), (4, 1.2)):
+            for _ in range(3):
+                batcher.batch_times.add_batch(size, size * each * INLINE_SECONDS)
+        batcher.list_first_stages = lambda request: [lambda request: f"stage of {request}"]
+        return await asyncio.gather(*(batcher.submit(number, 5.0) for number in range(3)))
+
+    recorder = BatchRecorder()
+    assert recorder.run_batcher(send_requests) == [0, 1, 2]
+    assert recorder.batches == [[0, 1, 2]] and recorder.thread_names != {threading.current_thread().name}
