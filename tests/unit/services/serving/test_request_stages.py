@@ -141,7 +141,7 @@ def test_request_runs_through_all_its_stages_with_other_work_after_each(is_alone
 
 def test_several_waiting_requests_go_to_the_thread_instead_of_one_in_stages():
     async def send_requests(batcher):
-        for size, each in ((1, 1.4), (2, 1.3), (4, 1.2)):
+        for size, each in ((1, 1.4), (2, 1.35), (4, 1.3)):
             for _ in range(3):
                 batcher.batch_times.add_batch(size, size * each * INLINE_SECONDS)
         batcher.list_first_stages = lambda request: [lambda request: f"stage of {request}"]
