@@ -46,6 +46,9 @@ class StepSums:
         """Number of images in the step, (streams,)."""
         return np.asarray(self.counts.sum(1))
 
+    def __add__(self, other: "StepSums") -> "StepSums":
+        return StepSums(self.counts + other.counts, self.scores + other.scores, self.rest + other.rest)
+
 
 @dataclass(frozen=True, eq=False)
 class CusumParameters:

@@ -7,8 +7,8 @@ through it gives the threshold for any run length, without simulating streams of
 brought to a common scale, the logarithm of its own run length; then the same is done for the largest of all charts.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 import numpy as np
@@ -18,13 +18,15 @@ from equipoise.drift.charts.cell_statistics import ClassStatistics, fit_cell_sta
 from equipoise.drift.charts.cusum import (
     FEATURE_MEMORY_IMAGES,
     SHIFT_SIZES,
+    CusumState,
+    StepSums,
     build_cusum_parameters,
     initial_cusum_state,
 )
 from equipoise.drift.reference.simulated_streams import STREAM_COUNT, LabelledFeatures, SimulatedStreams
 from equipoise.type_aliases import AnyArray
 
-STEP_SIZES = (16.0, 64.0, 256.0)  # images per step for which thresholds are fitted; logarithmic interpolation between
+STEP_SIZES = (16.0, 32.0, 64.0, 128.0, 256.0)  # images per step with fitted thresholds; logarithmic interpolation
 CLASS_RUN_LENGTHS = (1.0, 4.0, 20.0, 100.0)  # images of one class in a row, on average; interpolated alike
 BLOCK_IMAGES = 1024  # images in a block, of which the largest value counts
 BLOCKS_PER_STREAM = 4
@@ -66,12 +68,16 @@ class Calibration:
 
 
 def interpolate_table(table: AnyArray, step_size: AnyArray, class_run_length: AnyArray) -> AnyArray:
-    """Interpolate a table over STEP_SIZES and CLASS_RUN_LENGTHS on logarithmic axes, constant beyond its ends."""
-    (a, row), (b, column) = locate_in_grid(step_size, STEP_SIZES), locate_in_grid(class_run_length, CLASS_RUN_LENGTHS)
-    a, b = a[:, None], b[:, None]
-    upper = table[row, column] * (1 - b) + table[row, column + 1] * b
-    lower = table[row + 1, column] * (1 - b) + table[row + 1, column + 1] * b
-    return np.asarray(upper * (1 - a) + lower * a)
+    """Interpolate a table over STEP_SIZES and CLASS_RUN_LENGTHS on logarithmic axes, constant beyond its ends.
+
+    Tables of earlier versions have three sizes instead of five, with the same ends.
+    """
+    grid = tuple(np.geomspace(STEP_SIZES[0], STEP_SIZES[-1], len(table)))
+    sizes, index = np.unique(step_size, return_inverse=True)  # one, unless streams have steps of their own
+    (a, row), (b, column) = locate_in_grid(sizes, grid), locate_in_grid(class_run_length, CLASS_RUN_LENGTHS)
+    a, b = a[:, None, None], b[:, None]
+    tables = table[row] * (1 - a) + table[row + 1] * a
+    return np.asarray(tables[index, column] * (1 - b) + tables[index, column + 1] * b)
 
 
 def locate_in_grid(values: AnyArray, grid: tuple[float, ...]) -> tuple[AnyArray, NDArray[np.int64]]:
@@ -97,15 +103,15 @@ def calibrate_thresholds(
     that it was scaled on too well, the more so the more charts there are: with the 473 of a table of ten columns,
     11 and 15 of 20 streams alarmed where 8 were expected, and 6 and 9 with streams of their own.
     """
-    simulate: Callable[[int, float, int], SimulatedCharts] = partial(
+    simulate: Callable[[float, int], list[SimulatedCharts]] = partial(
         simulate_charts, images, fit_cell_statistics(images.features, class_count, images.condition_count)
     )
     if joint_seed is None:
         simulate, joint_seed = cache(simulate), seed
-    tails = [
-        [fit_chart_tails(simulate(int(size), length, seed)) for length in CLASS_RUN_LENGTHS] for size in STEP_SIZES
-    ]
-    offset, slope, moves = (np.array([[tail[part] for tail in row] for row in tails]) for part in range(3))
+    tails = [[fit_chart_tails(charts) for charts in simulate(length, seed)] for length in CLASS_RUN_LENGTHS]
+    offset, slope, moves = (
+        np.array([[tail[part] for tail in row] for row in tails]).swapaxes(0, 1) for part in range(3)
+    )
     if class_count == 1:
         offset[..., CLASS_CHARTS] = 0  # they never move
     if not images.features.fourier_features.shape[1]:
@@ -114,17 +120,17 @@ def calibrate_thresholds(
         charts = find_score_charts(rare_events, images.features.statistics.shape[1] + 2)
         offset[..., charts] = np.where(moves[..., charts], offset[..., charts], 0)
     scales = Calibration(offset, slope, np.zeros((*offset.shape[:2], 1)), np.ones((*offset.shape[:2], 1)))
-    joint_tails = [
+    joint_tails = np.array(
         [
-            fit_exponential_tail(block_maxima(simulate(int(size), length, joint_seed).largest_scaled_values(scales)))
+            [
+                fit_exponential_tail(block_maxima(charts.largest_scaled_values(scales)))
+                for charts in simulate(length, joint_seed)
+            ]
             for length in CLASS_RUN_LENGTHS
         ]
-        for size in STEP_SIZES
-    ]
+    )
     return replace(
-        scales,
-        joint_offset=np.array([[tail[0] for tail in row] for row in joint_tails]),
-        joint_slope=np.array([[tail[1] for tail in row] for row in joint_tails]),
+        scales, joint_offset=joint_tails[:, :, 0].swapaxes(0, 1), joint_slope=joint_tails[:, :, 1].swapaxes(0, 1)
     )
 
 
@@ -160,25 +166,52 @@ class SimulatedCharts:
 def simulate_charts(
     images: LabelledFeatures,
     class_statistics: ClassStatistics,
-    step_size: int,
     class_run_length: float,
     seed: int,
-) -> SimulatedCharts:
-    """Simulate the charts of STREAM_COUNT streams without drift, at one step size and one class run length."""
+    step_sizes: Sequence[float] = STEP_SIZES,
+) -> list[SimulatedCharts]:
+    """Simulate the charts of STREAM_COUNT streams without drift, at one class run length and several step sizes.
+
+    All sizes see the same images, since drawing them takes longer than the charts do.
+    """
     rng = np.random.Generator(np.random.Philox(key=seed))
     streams = SimulatedStreams.from_bootstrap(images, class_statistics, class_run_length, rng)
-    state = initial_cusum_state(
-        build_cusum_parameters(class_statistics, streams.counts, streams.trace, images.condition_count),
-        streams.scores.shape[1],
-        images.features.fourier_features.shape[1],
-        STREAM_COUNT,
-    )
-    values, runs = [], []
-    for _ in range(BLOCK_IMAGES * BLOCKS_PER_STREAM // step_size):
-        state.update(streams.draw_step_sums(step_size, rng))
-        values.append(state.values().astype(np.float32))
-        runs.append(state.runs.mean_run_length().astype(np.float32))
-    return SimulatedCharts(step_size, np.stack(values), np.stack(runs))
+    parameters = build_cusum_parameters(class_statistics, streams.counts, streams.trace, images.condition_count)
+    shape = streams.scores.shape[1], images.features.fourier_features.shape[1], STREAM_COUNT
+    recorders = [ChartRecorder(int(size), initial_cusum_state(parameters, *shape)) for size in step_sizes]
+    smallest = recorders[0].step_size
+    for _ in range(BLOCK_IMAGES * BLOCKS_PER_STREAM // smallest):
+        step_sums = streams.draw_step_sums(smallest, rng)
+        for recorder in recorders:
+            recorder.add_sums(step_sums)
+    return [recorder.build_result() for recorder in recorders]
+
+
+@dataclass(eq=False)
+class ChartRecorder:
+    """Recorder of the values of charts that are updated by steps of one size, from sums of fewer images."""
+
+    step_size: int
+    state: CusumState
+    pending: StepSums | None = None
+    """sums of images that are too few for a step"""
+    values: list[NDArray[np.float32]] = field(default_factory=list)
+    class_run_lengths: list[NDArray[np.float32]] = field(default_factory=list)
+
+    def add_sums(self, step_sums: StepSums) -> None:
+        """Add the sums of some images; once they are enough for a step, update the charts and record them."""
+        pending = self.pending + step_sums if self.pending else step_sums
+        if pending.size[0] < self.step_size:
+            self.pending = pending
+            return
+        self.pending = None
+        self.state.update(pending)
+        self.values.append(self.state.values().astype(np.float32))
+        self.class_run_lengths.append(self.state.runs.mean_run_length().astype(np.float32))
+
+    def build_result(self) -> SimulatedCharts:
+        """Return what was recorded."""
+        return SimulatedCharts(self.step_size, np.stack(self.values), np.stack(self.class_run_lengths))
 
 
 def block_maxima(values: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -14,14 +14,17 @@ from equipoise.drift.reference.false_alarms import FalseAlarmCheck, count_false_
 from equipoise.drift.reference.simulated_streams import LabelledFeatures, SimulatedStreams
 from equipoise.drift.reference.thresholds import (
     BLOCK_IMAGES,
+    BLOCKS_PER_STREAM,
     CLASS_RUN_LENGTHS,
     STEP_SIZES,
+    block_maxima,
     calibrate_thresholds,
     find_score_charts,
     fit_exponential_tail,
     interpolate_table,
+    simulate_charts,
 )
-from tests.support.drift_data import CLASSES, label_shapes, shapes_profile
+from tests.support.drift_data import CLASSES, extract_shape_features, label_shapes, shapes_profile
 
 RUN_LENGTH_IMAGES = 2000.0  # images without drift per false alarm
 # with correct thresholds, about 25 alarms per reference and 300 in total
@@ -94,7 +97,7 @@ def count_alarms(seed, class_run_length, step_size, images_per_stream=IMAGES_PER
 
 @pytest.mark.slow
 @pytest.mark.parametrize("class_run_length", [1.0, 20.0])
-@pytest.mark.parametrize("step_size", [16, 64])
+@pytest.mark.parametrize("step_size", [16, 24, 64])
 def test_false_alarms_are_about_as_rare_as_requested(step_size, class_run_length):
     alarm_counts = np.array(
         [count_alarms(seed, class_run_length, step_size) for seed in range(20, 20 + REFERENCE_COUNT)]
@@ -127,14 +130,22 @@ def test_chart_at_its_own_threshold_is_at_the_joint_threshold():
 
 
 def test_table_is_interpolated_logarithmically_and_constant_beyond_its_ends():
-    table = np.arange(12.0).reshape(3, 4, 1)
-    run_lengths = np.array([CLASS_RUN_LENGTHS[0]])
-    values = [interpolate_table(table, np.array([size]), run_lengths)[0, 0] for size in (1, *STEP_SIZES, 32, 1e6)]
-    np.testing.assert_allclose(values, [0, 0, 4, 8, 2, 8])
+    table = np.arange(20.0).reshape(5, 4, 1)
+    sizes, run_lengths = (1, *STEP_SIZES, 16 * 2**0.5, 1e6), np.array([CLASS_RUN_LENGTHS[0]])
+    values = [interpolate_table(table, np.array([size]), run_lengths)[0, 0] for size in sizes]
+    np.testing.assert_allclose(values, [0, 0, 4, 8, 12, 16, 2, 16])
+    together = interpolate_table(table, np.array(sizes), np.full(len(sizes), CLASS_RUN_LENGTHS[0]))
+    np.testing.assert_array_equal(together[:, 0], values)
     between_both = interpolate_table(
-        table, np.array([32.0]), np.array([np.sqrt(CLASS_RUN_LENGTHS[1] * CLASS_RUN_LENGTHS[2])])
+        table, np.array([16 * 2**0.5]), np.array([np.sqrt(CLASS_RUN_LENGTHS[1] * CLASS_RUN_LENGTHS[2])])
     )
     np.testing.assert_allclose(between_both, [[2 + 1.5]])
+
+
+def test_table_of_three_step_sizes_of_earlier_versions_is_read():
+    table, run_lengths = np.arange(12.0).reshape(3, 4, 1), np.array([CLASS_RUN_LENGTHS[0]])
+    values = [interpolate_table(table, np.array([size]), run_lengths)[0, 0] for size in (16.0, 32.0, 64.0, 256.0)]
+    np.testing.assert_allclose(values, [0, 2, 4, 8])
 
 
 @pytest.mark.parametrize("rate", [0.3, 2.0])
@@ -232,3 +243,21 @@ def test_joint_threshold_of_streams_of_its_own_is_higher_with_many_charts():
     same, apart = calibrate_thresholds(images, 1), calibrate_thresholds(images, 1, joint_seed=1)
     np.testing.assert_array_equal(same.slope, apart.slope)
     assert apart.threshold(100_000.0, sizes, runs) > same.threshold(100_000.0, sizes, runs) + 0.1
+
+
+def test_false_alarms_are_as_rare_between_the_fitted_step_sizes():
+    """Charts of large shifts hardly ever move without drift, and not at all with large steps."""
+    reference, profile = label_shapes(600, seed=1), shapes_profile()
+    images = LabelledFeatures(extract_shape_features(reference.pictures), reference.labels)
+    ratios = {}
+    for size in (16, 22, 45, 90):
+        [charts] = simulate_charts(images, profile.baseline.usual, 1.0, 7, [size])
+        steps = BLOCK_IMAGES // size
+        highest, lengths = (values[: BLOCKS_PER_STREAM * steps] for values in (charts.values, charts.class_run_lengths))
+        highest = replace(charts, values=highest, class_run_lengths=lengths).largest_scaled_values(profile.calibration)
+        sizes = np.full(highest.shape[1], float(size))
+        thresholds = [profile.calibration.threshold(RUN_LENGTH_IMAGES, sizes, length) for length in lengths]
+        share_with_alarm = (block_maxima(highest - np.stack(thresholds)[..., None]) > 0).mean()
+        ratios[size] = float(-steps * size / np.log1p(-share_with_alarm) / RUN_LENGTH_IMAGES)
+    print("realised over requested run length", ratios)
+    assert min(ratios.values()) > 0.6 and max(ratios.values()) < 1.5
