@@ -122,7 +122,7 @@ def count_monitored_images(service):
 def test_each_source_has_its_own_charts(monitored_service, digit_images):
     monitored_service.request_json("POST", "/drift/reset")
     for seed in range(6):
-        predict_images(monitored_service, sample_images(digit_images, 20, 30 + seed), x_source="hall")
+        predict_images(monitored_service, sample_images(digit_images, 20, 10 + seed), x_source="hall")
         predict_images(monitored_service, blur_images(sample_images(digit_images, 20, 20 + seed), 0.8), x_source="yard")
     verdict = wait_until(
         lambda: (
