@@ -172,7 +172,7 @@ def simulate_charts(
 ) -> list[SimulatedCharts]:
     """Simulate the charts of STREAM_COUNT streams without drift, at one class run length and several step sizes.
 
-    All sizes see the same images, since drawing them takes longer than the charts do.
+    All sizes see the same images, which are drawn once; sizes are multiples of the first.
     """
     rng = np.random.Generator(np.random.Philox(key=seed))
     streams = SimulatedStreams.from_bootstrap(images, class_statistics, class_run_length, rng)
@@ -210,7 +210,7 @@ class ChartRecorder:
         self.class_run_lengths.append(self.state.runs.mean_run_length().astype(np.float32))
 
     def build_result(self) -> SimulatedCharts:
-        """Return what was recorded."""
+        """Return the values and class run lengths of all steps."""
         return SimulatedCharts(self.step_size, np.stack(self.values), np.stack(self.class_run_lengths))
 
 
