@@ -6,7 +6,7 @@ INLINE_SECONDS = 0.002  # of computing, for which the event loop may be blocked
 MIN_SAMPLES = 3  # batches of a size before its time is believed
 LATEST_WEIGHT = 0.2  # of the last batch in the average
 FORGET_WEIGHT = 0.002  # with each batch of another size: one that once seemed expensive is tried again some day
-RECENT_BATCHES = 64  # within which a size that is used was measured; others follow the speed of those in use
+RECENT_BATCHES = 64  # a size measured in one of these is in use; the others follow the speed of those in use
 THREAD_GAIN = 1.15  # by which larger batches must be cheaper per request to be worth the hand-over to the thread
 CHEAPEST_MARGIN = 1.03  # of the cost per request, within which a smaller batch is preferred
 
@@ -20,6 +20,7 @@ class BatchTimes:
     num_samples: dict[int, int] = field(default_factory=dict)
     """batches measured, by exponent"""
     num_batches: int = 0
+    """batches measured, of all sizes"""
     latest_batches: dict[int, int] = field(default_factory=dict)
     """number of the latest batch, by exponent"""
 

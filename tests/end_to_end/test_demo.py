@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dashboards.demo_report import describe_phase_verdicts, read_demo_records, summarize_demo
+from tests.support.demo_records import require_numbers
 from tests.support.ray_cluster import ROOT
-from tests.unit.dashboards.test_demo_report import require_numbers
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from equipoise.labels.captured_labels import read_captured_labels
 from equipoise.labels.store import LabelStore
 from jobs.demo.detection_chapters import DETECTION_CHAPTERS, LABEL_COUNT
 from jobs.demo.label_staff import STAFF_NAMES
+from tests.support.demo_records import require_numbers
 from tests.support.ray_cluster import ROOT
-from tests.unit.dashboards.test_demo_report import require_numbers
 
 pytestmark = pytest.mark.thorough
 

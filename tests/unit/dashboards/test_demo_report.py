@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from dashboards.demo_report import (
-    DemoRecords,
     accuracy_figure,
     build_demo_page,
     describe_phase_verdicts,
@@ -20,107 +19,17 @@ from dashboards.demo_report import (
     summarize_demo,
 )
 from dashboards.demo_story import DemoStory, PhaseAnswers, PhaseVerdict
-from dashboards.page import NumberCell, Table, render_html
+from dashboards.page import NumberCell, render_html
 from dashboards.theme import BLUE, GREEN, ORANGE
-from equipoise.bundle.engine_results import EngineEntry
-from equipoise.bundle.evaluation import Evaluation
-from equipoise.bundle.kinds.boxes_input import BoxesInput
-from equipoise.bundle.kinds.detection import DetectionEvaluation
-from equipoise.bundle.tensor_spec import TensorSpec
 from equipoise.drift.diagnosis.verdict import StreamVerdict
-from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck
-from equipoise.planning.document import PlanDocument, PlanEntry, StepPrediction
-from equipoise.planning.interval import IntervalEstimate
 from equipoise.storage.atomic import write_json
-from tests.support.manifests import IMAGE_INPUT, build_manifest
-
-REQUESTS_AND_CORRECT = {
-    "clean": (400, 388),
-    "drift": (400, 148),
-    "adapted": (400, 372),
-    "again": (400, 390),
-    "mixed": (400, 381),
-}
-WARMER = "warmer, 4,010 K"
-VERDICTS = {
-    "adapted": {
-        "state": "ok",
-        "why": "400 images look like the reference",
-        "conditions": {"as published": 0.04, WARMER: 0.96},
-    },
-    "again": {
-        "state": "ok",
-        "why": "800 images look like the reference",
-        "conditions": {"as published": 0.98, WARMER: 0.02},
-    },
-    "mixed": {"state": "drift", "why": "blur: softer edges", "conditions": {"as published": 0.49, WARMER: 0.51}},
-}
-PLAN = PlanEntry(
-    nodes=1,
-    workers=2,
-    batch=24,
-    global_batch=48,
-    lr=0.137,
-    seconds=IntervalEstimate(value=4.51, low=3.52, high=5.53),
-    worker_seconds=9.02,
-    step=StepPrediction(seconds=0.0015, compute=0.001, exchange=0.0005),
-    examples=1000.0,
-    measured=True,
-    binding="compute",
-    why="computing takes most of a step",
+from tests.support.demo_records import (
+    PLAN,
+    RECORDS,
+    REQUESTS_AND_CORRECT,
+    WARMER,
+    require_numbers,
 )
-CONFIRMATION = ConfirmationResult(
-    nodes=1,
-    workers=2,
-    batch=24,
-    lr=0.137,
-    seed=1000,
-    outcome="reached target",
-    seconds=4.74,
-    predicted=PLAN.seconds,
-    inside=True,
-    examples=PredictionCheck(value=900.0, predicted=1000.0, ratio=0.9),
-    step=PredictionCheck(value=0.0027, predicted=0.0015, ratio=1.8),
-)
-DOCUMENT = PlanDocument(plan=PLAN, front=(), warnings=(), status="confirmed", confirmations=(CONFIRMATION,))
-RECORDS = {
-    "sweep/plan.json": DOCUMENT.to_json(),
-    "bundles/vending/bundle.json": build_manifest(
-        metrics=Evaluation(0.978, {}, 0.05, 0.02, 1.25),
-        engine=EngineEntry(name="onnxruntime", why="", table=[]),
-        seen=5760,
-    ).to_json(),
-    "drift/verdict.json": {
-        "state": "drift",
-        "cause": "colour temperature",
-        "why": "colour temperature 4010 K",
-        "since": {"at": "2026-01-01T00:00:00+00:00", "images_ago": 397},
-        "images": 811,
-    },
-    "story.json": {
-        "demo": 1,
-        "chapters": [{"title": name, "seconds": 51.0 + index} for index, name in enumerate("abcde")],
-        "sent": {
-            name: {"requests": requests, "right": correct, "accuracy": correct / requests, "unanswered": 0}
-            for name, (requests, correct) in REQUESTS_AND_CORRECT.items()
-        },
-        "verdicts": VERDICTS,
-        "swap": {"requests": 1234, "unanswered": 0},
-        "labels": 100,
-        "regained": (372 - 148) / (388 - 148),
-        "seconds": 301.0,
-    },
-}
-
-
-def require_numbers(records: DemoRecords) -> None:
-    """Assert that accuracies and sums follow from the recorded counts."""
-    story = records.story
-    for answers in story.sent.values():
-        assert answers.accuracy == answers.right / answers.requests
-    clean, drift, adapted = (story.sent[name].quality for name in ("clean", "drift", "adapted"))
-    assert story.regained == pytest.approx((adapted - drift) / (clean - drift))
-    assert sum(chapter.seconds for chapter in story.chapters) <= story.seconds
 
 
 @pytest.fixture
@@ -245,64 +154,3 @@ def test_story_is_read_as_it_was_written(tmp_path):
 
 def test_verdict_without_begin_names_the_cause_alone():
     assert describe_verdict(StreamVerdict(state="drift", cause="blur", images=9)) == "cause: blur"
-
-
-PRECISIONS = {"clean": 0.71, "drift": 0.4, "adapted": 0.65, "again": 0.7, "mixed": 0.68}
-
-
-@pytest.fixture
-def detection_folder(tmp_path):
-    """Write the records of the act about a detector, and return their folder."""
-    metrics = DetectionEvaluation(
-        average_precision=0.712,
-        average_precision_50=0.989,
-        by_class={},
-        threshold=0.3,
-        precision=0.98,
-        recall=0.97,
-    )
-    sent = {
-        name: answers | {"average_precision": PRECISIONS[name]}
-        for name, answers in RECORDS["story.json"]["sent"].items()
-    }
-    boxes = {"boxes": 251, "by_author": {"Ada": 33, "Bo": 27}}
-    story = RECORDS["story.json"] | {"act": "detection", "sent": sent, "boxes": boxes, "labels": 60}
-    regained = (PRECISIONS["adapted"] - PRECISIONS["drift"]) / (PRECISIONS["clean"] - PRECISIONS["drift"])
-    inputs = BoxesInput(image=IMAGE_INPUT, max_boxes=20)
-    outputs = (*inputs.list_box_outputs(), TensorSpec(name="features", dtype="float32", shape=(-1, 5)))
-    kind = {"kind": "boxes", "boxes": inputs, "image": None, "inputs": inputs.list_inputs(), "outputs": outputs}
-    engine = EngineEntry(name="eager", why="", table=[])
-    bundle = build_manifest(metrics=metrics, engine=engine, seen=4800, **kind)
-    for name, contents in {
-        "bundles/shelf/bundle.json": bundle.to_json(),
-        "drift/verdict.json": RECORDS["drift/verdict.json"],
-        "story.json": story | {"regained": regained},
-    }.items():
-        write_json(tmp_path / name, contents)
-    return tmp_path
-
-
-def test_act_about_a_detector_is_summarized_by_its_precision(detection_folder):
-    records = read_demo_records(detection_folder)
-    require_numbers(records)
-    assert records.plan is None
-    assert summarize_demo(records) == {
-        "model": "mean average precision 0.712 (0.989 at an overlap of one half) on the test split after 4,800"
-        " examples; engine eager",
-        "service": "97.0% of 400 answers correct (mean average precision 0.710)",
-        "drift": "37.0% of 400 answers correct (mean average precision 0.400); cause: colour temperature, for the last"
-        " 397 of 811 images",
-        "labels": "251 boxes drawn in 60 pictures: Ada 33 and Bo 27",
-        "remedy": "60 labels, 1,234 requests in the meantime, 0 unanswered; 93.0% of 400 answers correct (mean average"
-        " precision 0.650) under the new light, 97.5% of 400 answers correct (mean average precision 0.700) under the"
-        " old light: 80.6% of the lost mean average precision recovered",
-    }
-
-
-def test_page_of_a_detector_has_its_precisions_and_links_to_what_there_is(detection_folder):
-    page = build_demo_page(read_demo_records(detection_folder))
-    (table,) = [part for part in page.sections[0].parts if isinstance(part, Table)]
-    assert [row[1].value for row in table.rows] == [*PRECISIONS.values()]
-    assert [link.href for link in page.links] == ["shelf/run.html", "drift/drift.html", "experiments.html"]
-    assert "a box for each product" in render_html(page)
-    assert [section.title[:2] for section in page.sections[2:]] == ["1.", "2.", "3.", "4.", "5."]

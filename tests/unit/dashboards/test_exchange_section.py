@@ -24,6 +24,7 @@ from dashboards.panels.exchanges.time_estimates import (
 from dashboards.reports import tradeoff_page
 from equipoise.planning.document import PlanEntry
 from equipoise.planning.exchange_choice.exchange_verdict import ExchangeMap, SwitchesAt
+from tests.support.demo_records import CONFIRMATION
 from tests.support.exchange_plans import (
     OWN_DELAY,
     OWN_RATE,
@@ -32,7 +33,6 @@ from tests.support.exchange_plans import (
     compute_target_seconds,
 )
 from tests.support.plan_documents import build_document, build_option, build_plan
-from tests.unit.dashboards.test_demo_report import CONFIRMATION
 
 DOCUMENT = build_exchange_document()
 SMALL_MAP = ExchangeMap(

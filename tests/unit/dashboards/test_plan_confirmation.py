@@ -13,8 +13,8 @@ from equipoise.planning.confirmation import find_run_of_plan
 from equipoise.planning.document import PLAN_FILE, PlanDocument
 from equipoise.storage.atomic import write_json
 from jobs.cli.plan_report import format_confirmation, format_plan
+from tests.support.demo_records import CONFIRMATION, DOCUMENT
 from tests.support.sweep_folders import write_sweep_folder
-from tests.unit.dashboards.test_demo_report import CONFIRMATION, DOCUMENT
 
 SLOWER = replace(CONFIRMATION, seconds=9.5, inside=False)
 MISSED = replace(CONFIRMATION, seconds=None, inside=False, outcome="max examples")

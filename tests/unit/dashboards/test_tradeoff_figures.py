@@ -15,6 +15,7 @@ from dashboards.panels.tradeoff import (
 from dashboards.panels.tradeoff_traces import EXAMPLE_UNIT, EXAMPLES_UNIT, FIT_COLOR, TARGET_UNIT
 from dashboards.theme import AMBER, NEUTRAL_COLOR, SERIES_COLORS, translucent_color
 from equipoise.planning.document import IntervalEstimate
+from tests.support.demo_records import CONFIRMATION
 from tests.support.plan_documents import (
     build_document,
     build_examples,
@@ -23,7 +24,6 @@ from tests.support.plan_documents import (
     build_step_prediction,
     build_step_times,
 )
-from tests.unit.dashboards.test_demo_report import CONFIRMATION
 
 STEP_TIMES = pd.DataFrame(
     [(1, 1, 10, 0.4), (1, 1, 10, 0.5), (1, 1, 10, 0.9), (1, 4, 25, 2.0)],

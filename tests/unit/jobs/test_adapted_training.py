@@ -15,9 +15,9 @@ from equipoise.planning.document import PlanDocument
 from equipoise.runs.folder import read_finished_run, read_record
 from equipoise.workloads import load_workload
 from jobs.publishing.adaptation import build_adaptation_config, planned_batch_size, train_adapted_model
+from tests.support.demo_records import PLAN
 from tests.support.errors import raises_code
 from tests.support.manifests import build_manifest
-from tests.unit.dashboards.test_demo_report import PLAN
 
 DIGITS = [str(digit) for digit in range(10)]
 FIRST_CONFIG = TrainConfig(

@@ -18,8 +18,8 @@ from jobs.ray_tune.confirmation import (
     load_refuting_runs,
     write_plan,
 )
+from tests.support.demo_records import PLAN
 from tests.support.sweep_folders import SETUP, write_sweep_folder
-from tests.unit.dashboards.test_demo_report import PLAN
 from tests.unit.dashboards.test_training_run import record
 
 

@@ -16,8 +16,8 @@ from jobs.publishing.model_card import (
     format_split_sizes,
     render_model_card,
 )
+from tests.support.demo_records import PLAN
 from tests.support.manifests import build_manifest
-from tests.unit.dashboards.test_demo_report import PLAN
 
 CONFIG = TrainConfig(workload="folder", lr=0.125, workers=2, batch_size=24, grad_accumulation=3, seed=7)
 MANIFEST = build_manifest(
