@@ -2,9 +2,7 @@
 
 import pytest
 
-from dashboards.demo_report import (
-    DemoRecords,
-)
+from dashboards.demo_report import DemoRecords
 from equipoise.bundle.engine_results import EngineEntry
 from equipoise.bundle.evaluation import Evaluation
 from equipoise.planning.confirmation import ConfirmationResult, PredictionCheck

@@ -2,11 +2,7 @@
 
 import pytest
 
-from dashboards.demo_report import (
-    build_demo_page,
-    read_demo_records,
-    summarize_demo,
-)
+from dashboards.demo_report import build_demo_page, read_demo_records, summarize_demo
 from dashboards.page import Table, render_html
 from equipoise.bundle.engine_results import EngineEntry
 from equipoise.bundle.kinds.boxes_input import BoxesInput
